@@ -1,0 +1,97 @@
+"""What came of building, verifying and timing one program: a value, never an exception.
+
+Knows nothing of schedules, and of no device in particular.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Failure(StrEnum):
+    """Kinds of failure, in the words of the T4 autotuning format."""
+
+    TIMEOUT = "timeout"
+    COMPILE = "compile"
+    RUNTIME = "runtime"
+    CORRECTNESS = "correctness"
+    CONSTRAINTS = "constraints"
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFacts:
+    """What the compiled kernels of a program use; the largest over its kernels, sums for counts.
+
+    ``instructions`` counts SASS opcodes of interest by name: HGMMA, HMMA, UTMALDG, LDGSTS, LDG,
+    STG, LDS, STS, BAR. Empty where no disassembler runs (a target that is not CUDA).
+    """
+
+    registers: int
+    stack_bytes: int
+    shared_bytes: int
+    binary_bytes: int
+    instructions: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """GPU time of one run in microseconds: the median of ``samples_us`` and its interval.
+
+    The interval is the 95 % confidence interval of the median (order statistics).
+    """
+
+    latency_us: float
+    low_us: float
+    high_us: float
+    samples_us: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why an output is held to be right: against which reference, how far off, on which data.
+
+    ``max_error`` is the largest ``|out - ref| / (atol + rtol * |ref|)`` over all checks, so 1.0
+    is the tolerance itself.
+    """
+
+    reference: str
+    seeds: tuple[int, ...]
+    max_error: float
+    rtol: float
+    atol: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A program that built, matched the reference and ran.
+
+    ``predicted`` marks a time that a model made up: such a record is never served as tuned.
+    """
+
+    timing: Timing
+    facts: CompiledFacts | None
+    evidence: Evidence | None
+    build_s: float
+    run_s: float
+    predicted: bool = False
+
+    @property
+    def latency_us(self) -> float:
+        """The median time of one run, in microseconds."""
+        return self.timing.latency_us
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A program that did not get as far as a time. ``detail`` is one sentence for people."""
+
+    kind: Failure
+    detail: str
+    facts: CompiledFacts | None = None
+    build_s: float = 0.0
+    run_s: float = 0.0
+
+
+Measurement = Timed | Failed

@@ -1,0 +1,101 @@
+"""Sketches: steps with named open choices, each with an ordered domain.
+
+A sketch also says, in ``Structure``, what bounds and features need to know of it, so that these
+are computed from choices alone, without replaying a nest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from search_space.schedule import Schedule
+from search_space.steps import Step, close
+from search_space.workload import Workload
+
+#: The names that choices of a contraction carry, whatever the sketch. Not every sketch has all.
+#: tile_m, tile_n, tile_k  extents of the block
+#: stages                  loads in flight
+#: warps                   warps of one program
+#: group                   swizzle: rows of programs walked together
+#: parts                   slices in which the block is stored
+#: split                   programs that share one reduction
+#: ctas                    programs per multiprocessor of a persistent kernel
+CHOICES = ("tile_m", "tile_n", "tile_k", "stages", "warps", "group", "parts", "split", "ctas")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A named integer to be chosen from ``domain``, whose neighbours are alike."""
+
+    name: str
+    domain: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """How a contraction sketch computes and moves data; extents are products over axes.
+
+    ``a`` is the operand that holds M, ``b`` the one that holds N. ``*_k_major`` says that the
+    operand's contiguous dimension is K. ``row_bytes`` of a, b and the output is the largest power
+    of two, at most 16, that divides every row stride and the base alignment, in bytes.
+    """
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    a_dtype: str
+    b_dtype: str
+    accumulator_dtype: str
+    output_dtype: str
+    #: "float16", "bfloat16", "float8_e4m3", "int8", "tf32" or "float32" (ieee, no tensor core):
+    #: the key of the target's rates.
+    arithmetic: str
+    a_k_major: bool
+    b_k_major: bool
+    a_row_bytes: int
+    b_row_bytes: int
+    output_row_bytes: int
+    load: Literal["pointer", "descriptor"]
+    store: Literal["pointer", "descriptor"]
+    persistent: bool
+    split: Literal["none", "workspace", "atomic"]
+    #: Bytes that the epilogue reads beside the operands, and its functions per output element.
+    epilogue_bytes: int
+    epilogue_calls: int
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Steps with open choices for one workload. ``name`` says what the rule built, such as
+    "contraction.descriptor.persistent"."""
+
+    name: str
+    workload: Workload
+    steps: tuple[Step, ...]
+    choices: tuple[Choice, ...]
+    structure: Structure
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the open choices in order."""
+        return tuple(choice.name for choice in self.choices)
+
+    @property
+    def size(self) -> int:
+        """How many combinations of choices there are, legal or not."""
+        return math.prod(len(choice.domain) for choice in self.choices)
+
+
+def fill(sketch: Sketch, choices: Mapping[str, int]) -> Schedule:
+    """Make every open choice. Raises ValueError on a missing, foreign or out-of-domain value."""
+    if set(choices) != set(sketch.names):
+        raise ValueError(f"{sketch.name} takes {sketch.names}, not {tuple(choices)}")
+    for choice in sketch.choices:
+        if choices[choice.name] not in choice.domain:
+            raise ValueError(f"{choice.name}={choices[choice.name]} is not in {choice.domain}")
+    ordered = {name: int(choices[name]) for name in sketch.names}
+    return Schedule(tuple(close(step, ordered) for step in sketch.steps), sketch.name, ordered)

@@ -1,0 +1,242 @@
+"""The vocabulary of schedules: one frozen value per primitive transformation of a nest.
+
+Steps are data. ``search_space.apply`` gives them their meaning and refuses illegal ones. In a
+sketch a field may hold ``Open(name)``, a choice not yet made; in a schedule none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A choice not yet made: stands for an integer of the domain of that name."""
+
+    choice: str
+
+
+Int = int | Open
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Cut an axis into an outer and an inner one, ``axis = outer * factor + inner``.
+
+    The last outer step may overhang; accesses then wrap or are masked (see ``Guard``)::
+
+        for k in K:            ->   for k0 in ceil(K / factor):
+                                      for k1 in factor:
+    """
+
+    axis: str
+    outer: str
+    inner: str
+    factor: Int
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse:
+    """Join axes, outermost first, into one that runs over all their combinations::
+
+        for r in R:            ->   for rs in R * S:
+          for s in S:
+    """
+
+    axes: tuple[str, ...]
+    fused: str
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Give axes to the grid, the last one fastest: each program gets one point of them.
+
+    ``swizzle`` > 1 walks the last two axes in bands of that many steps of the first of them, so
+    that programs running together share operands in L2.
+    """
+
+    axes: tuple[str, ...]
+    swizzle: Int = 1
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Start only ``per_multiprocessor`` programs on each of ``multiprocessors``; each walks
+    through many points of the grid in one flattened loop."""
+
+    multiprocessors: int
+    per_multiprocessor: Int = 1
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Hold axes as the dimensions of a block. Each group of axes is one dimension."""
+
+    groups: tuple[tuple[str, ...], ...]
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The serial loops that remain, outermost first."""
+
+    axes: tuple[str, ...]
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """How loads treat positions past the end of a spatial axis: read as zero under a mask, or
+    wrap around to valid elements whose results are dropped at the store."""
+
+    axis: str
+    mode: Literal["mask", "wrap"]
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Vectorize:
+    """Promise that accesses along ``axis`` move ``width`` neighbouring elements at once.
+
+    Refused where the axis is not contiguous, or its rows are not aligned to that width.
+    """
+
+    tensor: str
+    axis: str
+    width: int
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRead:
+    """Bring a tensor's tile on chip before it is used: by pointers (asynchronous copies), or by
+    a descriptor (the bulk copy engine, which reads zero out of range)."""
+
+    tensor: str
+    via: Literal["pointer", "descriptor"]
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CacheWrite:
+    """Write the output's tile by pointers or by a descriptor, in ``parts`` slices of its last
+    dimension; an epilogue is evaluated slice by slice."""
+
+    via: Literal["pointer", "descriptor"]
+    parts: Int = 1
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tensorize:
+    """Compute the reduction of a product of two tiles on the tensor cores.
+
+    ``swap`` makes the second tile the first operand, computing the transposed tile.
+    """
+
+    swap: bool = False
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReduction:
+    """Let ``parts`` programs share one reduction axis; a second nest joins their sums.
+
+    The axis becomes ``part`` (a grid axis to bind) and ``rest``. Partial sums go to a float32
+    workspace with a slot per part, or are added atomically into one zeroed workspace.
+    """
+
+    axis: str
+    part: str
+    rest: str
+    parts: Int
+    via: Literal["workspace", "atomic"]
+    #: ``rest`` is made of whole blocks of this many elements.
+    block: Int
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unroll:
+    """Repeat the body of a serial loop in the text instead of looping."""
+
+    axis: str
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Keep the loads of ``stages`` iterations of the innermost loop in flight."""
+
+    stages: Int
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Warps:
+    """How many warps run one program."""
+
+    count: Int
+    nest: int = 0
+
+
+Step = (
+    Split
+    | Fuse
+    | Bind
+    | Persist
+    | Tile
+    | Order
+    | Guard
+    | Vectorize
+    | CacheRead
+    | CacheWrite
+    | Tensorize
+    | SplitReduction
+    | Unroll
+    | Pipeline
+    | Warps
+)
+STEPS: dict[str, type[Any]] = {
+    step.__name__: step
+    for step in (
+        Split,
+        Fuse,
+        Bind,
+        Persist,
+        Tile,
+        Order,
+        Guard,
+        Vectorize,
+        CacheRead,
+        CacheWrite,
+        Tensorize,
+        SplitReduction,
+        Unroll,
+        Pipeline,
+        Warps,
+    )
+}
+
+
+def close(step: Step, choices: Mapping[str, int]) -> Step:
+    """Return ``step`` with every open choice replaced by its value in ``choices``."""
+    return _map_open(step, lambda open_: choices[open_.choice])
+
+
+def open_choices(step: Step) -> tuple[str, ...]:
+    """Return the names of the choices that ``step`` leaves open."""
+    values = (getattr(step, f.name) for f in fields(step))
+    return tuple(value.choice for value in values if isinstance(value, Open))
+
+
+def _map_open(step: Step, change: Callable[[Open], int]) -> Step:
+    held = {f.name: getattr(step, f.name) for f in fields(step)}
+    changed = {name: change(v) for name, v in held.items() if isinstance(v, Open)}
+    return replace(step, **changed) if changed else step

@@ -1,0 +1,186 @@
+"""What to compute: one computation with fixed shapes, dtypes, layouts and precision.
+
+Knows nothing of how it is computed, and no operator by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from search_space.dtype import size_bytes
+from search_space.expr import Affine, Call, Cast, Const, Expr, Read, reads, walk
+
+AxisKind = Literal["spatial", "reduction"]
+Reducer = Literal["sum", "max"]
+#: How products of float32 values are formed. 16-bit operands are exact in every mode ("ieee").
+Precision = Literal["ieee", "tf32"]
+PRECISIONS: tuple[Precision, ...] = ("ieee", "tf32")
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One loop of a computation: 0 <= name < extent."""
+
+    name: str
+    extent: int
+    kind: AxisKind
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor as stored: shape and strides in elements, outermost first.
+
+    ``alignment_bytes`` is what its address is promised to be a multiple of.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    strides: tuple[int, ...] = ()
+    alignment_bytes: int = 16
+
+    def __post_init__(self) -> None:
+        if not self.strides and self.shape:
+            object.__setattr__(self, "strides", contiguous_strides(self.shape))
+
+    @property
+    def elements(self) -> int:
+        """How many elements the shape holds."""
+        return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the distinct elements (a stride of 0 repeats one)."""
+        distinct = math.prod(e for e, s in zip(self.shape, self.strides, strict=True) if s)
+        return distinct * size_bytes(self.dtype)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One assignment ``output[index] reducer= value`` over the axes that occur in it.
+
+    With a reducer, ``value`` is computed and accumulated in the dtype of ``output`` (reads are
+    widened to it first) and reduced over the axes of ``value`` that ``index`` lacks. Without
+    one, ``value`` is computed in the accumulator's dtype of what it reads and rounded once.
+    """
+
+    output: str
+    index: tuple[Affine, ...]
+    value: Expr
+    reducer: Reducer | None = None
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One computation: inputs, the stages that lead to the output, and a precision.
+
+    ``intermediates`` (such as an accumulator) are written by one stage, read by later ones and
+    never stored. The last stage writes ``output``. ``axes`` lists the spatial axes in the order
+    of the output's dimensions, then the reduction axes in the order they occur.
+    """
+
+    axes: tuple[Axis, ...]
+    inputs: tuple[Tensor, ...]
+    intermediates: tuple[Tensor, ...]
+    output: Tensor
+    stages: tuple[Stage, ...]
+    precision: Precision = "ieee"
+    #: A name for people ("matmul m=512 ..."); in no key and in no canonical text.
+    label: str = field(default="", compare=False)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor by name."""
+        return {t.name: t for t in (*self.inputs, *self.intermediates, self.output)}
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """The extent of every axis by name."""
+        return {axis.name: axis.extent for axis in self.axes}
+
+    @cached_property
+    def canonical(self) -> str:
+        """The canonical text: axes and tensors renamed by order, no operator's name."""
+        return canonical_text(self)
+
+    @cached_property
+    def key(self) -> str:
+        """The first 16 hex digits of the SHA-256 of the canonical text."""
+        return hashlib.sha256(self.canonical.encode()).hexdigest()[:16]
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic operations of the reductions: one per function applied and one per sum.
+
+        For a matmul this is the customary 2*m*n*k.
+        """
+        kinds = {axis.name: axis for axis in self.axes}
+        total = 0
+        for stage in self.stages:
+            used = {name for form in stage.index for name in form.axes}
+            for read in reads(stage.value):
+                used |= {name for form in read.index for name in form.axes}
+            calls = sum(isinstance(node, Call) for node in walk(stage.value))
+            points = math.prod(kinds[name].extent for name in used)
+            if stage.reducer:
+                total += points * (calls + 1)
+        return total
+
+    @property
+    def compulsory_bytes(self) -> int:
+        """Bytes that any kernel must move: each input read once, the output written once."""
+        return sum(t.size_bytes for t in self.inputs) + self.output.size_bytes
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the row-major strides of ``shape``, in elements."""
+    strides: list[int] = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+def canonical_text(workload: Workload) -> str:
+    """Write ``workload`` with axes and tensors renamed by order, one line per tensor and stage."""
+    axes = {axis.name: f"i{n}" for n, axis in enumerate(workload.axes)}
+    tensors = {name: f"T{n}" for n, name in enumerate(workload.tensors)}
+    lines = [f"axes {' '.join(f'i{n}={a.extent}:{a.kind}' for n, a in enumerate(workload.axes))}"]
+    for role, group in (
+        ("input", workload.inputs),
+        ("intermediate", workload.intermediates),
+        ("output", (workload.output,)),
+    ):
+        for t in group:
+            layout = f"shape={list(t.shape)} strides={list(t.strides)} align={t.alignment_bytes}"
+            lines.append(f"{role} {tensors[t.name]} {t.dtype} {layout}".replace(", ", ","))
+    for stage in workload.stages:
+        left = f"{tensors[stage.output]}[{','.join(_affine(f, axes) for f in stage.index)}]"
+        lines.append(f"{left} {stage.reducer or ''}= {_expr(stage.value, axes, tensors)}")
+    lines.append(f"precision {workload.precision}")
+    return "\n".join(lines) + "\n"
+
+
+def _affine(form: Affine, axes: dict[str, str]) -> str:
+    terms = sorted((axes[name], coefficient) for name, coefficient in form.terms)
+    parts = [name if c == 1 else f"{c}*{name}" for name, c in terms]
+    if form.constant or not parts:
+        parts.append(str(form.constant))
+    return "+".join(parts)
+
+
+def _expr(expr: Expr, axes: dict[str, str], tensors: dict[str, str]) -> str:
+    match expr:
+        case Read(tensor, index):
+            return f"{tensors[tensor]}[{','.join(_affine(form, axes) for form in index)}]"
+        case Const(value):
+            return repr(float(value))
+        case Cast(dtype, value):
+            return f"{dtype}({_expr(value, axes, tensors)})"
+        case Call(function, args):
+            return f"{function}({','.join(_expr(arg, axes, tensors) for arg in args)})"
