@@ -44,6 +44,8 @@ class Fuse:
 
         for r in R:            ->   for rs in R * S:
           for s in S:
+
+    The fused axis counts the combinations in that order.
     """
 
     axes: tuple[str, ...]
@@ -238,5 +240,5 @@ def open_choices(step: Step) -> tuple[str, ...]:
 
 def _map_open(step: Step, change: Callable[[Open], int]) -> Step:
     held = {f.name: getattr(step, f.name) for f in fields(step)}
-    changed = {name: change(v) for name, v in held.items() if isinstance(v, Open)}
+    changed: dict[str, Any] = {n: change(v) for n, v in held.items() if isinstance(v, Open)}
     return replace(step, **changed) if changed else step
