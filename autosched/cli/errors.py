@@ -1,0 +1,44 @@
+"""Which exit code and which sentence an exception comes to. Knows no command."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import filelock
+
+from autosched.cli.exit_code import ExitCode
+
+#: What the operating system says when storage, and not the program, is at fault.
+STORAGE_ERRORS = frozenset(
+    {
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EIO,
+        errno.EISDIR,
+        errno.ENOENT,
+        errno.ENOSPC,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+
+
+def verdict(error: BaseException) -> tuple[ExitCode, str]:
+    """Return the code and the words for an error; anything unforeseen is a fault of ours."""
+    if isinstance(error, filelock.Timeout):
+        return ExitCode.STORAGE, f"{error.lock_file} is locked by another process"
+    if isinstance(error, OSError) and error.errno in STORAGE_ERRORS:
+        return ExitCode.STORAGE, _storage_sentence(error)
+    return ExitCode.FAULT, (
+        f"a fault of ours: {type(error).__name__}: {error}\n"
+        "Whatever was logged is kept. Please report it, with what -v and 'autosched doctor' print."
+    )
+
+
+def _storage_sentence(error: OSError) -> str:
+    name = errno.errorcode.get(error.errno or 0, "?")
+    where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+    return f"{where}{error.strerror} ({name})"

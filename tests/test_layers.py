@@ -1,0 +1,95 @@
+"""Who may import what is heavy, and that importing to serve stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("autosched", "cost_model", "measure", "search_space")
+
+#: Which modules may import a library, by prefix of their dotted names.
+IMPORTERS = {
+    "xgboost": ("cost_model.xgboost_model",),
+    "sklearn": ("cost_model", "autosched.bench"),
+    "torch": (
+        "measure.reference",
+        "measure.library",
+        "measure.launch",
+        "measure.worker",
+        "autosched.runtime",
+        "autosched.bench",
+    ),
+    "triton": ("measure",),
+    "pydantic": ("autosched.spec", "measure.record"),
+    "ruamel": ("autosched.spec",),
+    "click": ("autosched.cli",),
+    "rich": ("autosched.cli",),
+}
+
+
+def imports(path: Path) -> set[str]:
+    """The top-level names that a file imports, wherever in it, types apart."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = []
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def modules() -> dict[str, Path]:
+    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    return {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in paths}
+
+
+@pytest.mark.parametrize("library", sorted(IMPORTERS))
+def test_only_named_modules_import(library: str):
+    intruders = [
+        name
+        for name, path in modules().items()
+        if library in imports(path) and not name.startswith(IMPORTERS[library])
+    ]
+    assert intruders == []
+
+
+def test_search_space_imports_the_standard_library_alone():
+    known = {*sys.stdlib_module_names, "search_space"}
+    foreign = {
+        name: imports(path) - known
+        for name, path in modules().items()
+        if name.startswith("search_space") and imports(path) - known
+    }
+    assert foreign == {}
+
+
+def loaded_after(statement: str) -> set[str]:
+    """The modules that a fresh interpreter holds after ``statement``."""
+    code = f"import sys\n{statement}\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_autosched_imports_nothing_heavy():
+    heavy = {"torch", "triton", "numpy", "xgboost", "sklearn", "pydantic", "click", "rich"}
+    assert loaded_after("import autosched") & heavy == set()
+
+
+def test_serving_imports_neither_the_tuner_nor_a_learned_model():
+    loaded = loaded_after("import autosched; autosched.load")
+    unwanted = {"xgboost", "sklearn", "autosched.tune", "autosched.cli", "measure.service"}
+    assert loaded & unwanted == set()
+
+
+def test_help_is_quick_to_import():
+    loaded = loaded_after("from autosched.cli.main import main")
+    assert loaded & {"torch", "triton", "xgboost", "sklearn", "numpy"} == set()
