@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -32,9 +33,25 @@ class Affine:
             terms[name] = terms.get(name, 0) + coefficient
         return Affine.of(terms, self.constant + other.constant)
 
+    def __sub__(self, other: Affine) -> Affine:
+        return self + other.scale(-1)
+
     def scale(self, factor: int) -> Affine:
         """Return ``factor`` times this form."""
         return Affine.of({a: c * factor for a, c in self.terms}, self.constant * factor)
+
+    def substitute(self, forms: Mapping[str, Affine]) -> Affine:
+        """Replace every axis that ``forms`` names by its form, all at once."""
+        result = Affine((), self.constant)
+        for name, coefficient in self.terms:
+            result = result + forms.get(name, Affine.axis(name)).scale(coefficient)
+        return result
+
+    def bounds(self, extents: Mapping[str, int]) -> tuple[int, int]:
+        """Return the least and the greatest value over all points of axes of these extents."""
+        ends = [(c * (extents[name] - 1)) for name, c in self.terms]
+        low = self.constant + sum(end for end in ends if end < 0)
+        return low, self.constant + sum(end for end in ends if end > 0)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -130,3 +147,60 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     elif isinstance(expr, Cast):
         expr = Cast(expr.dtype, rewrite(expr.value, change))
     return change(expr)
+
+
+def relu(x: Expr) -> Expr:
+    """Return ``max(x, 0)``."""
+    return Call("max", (x, Const(0.0)))
+
+
+def gelu(x: Expr) -> Expr:
+    """Return ``x * Phi(x)`` by the error function (Hendrycks and Gimpel, arXiv:1606.08415)."""
+    half = Call("mul", (Const(0.5), x))
+    inner = Call("erf", (Call("mul", (x, Const(math.sqrt(0.5)))),))
+    return Call("mul", (half, Call("add", (Const(1.0), inner))))
+
+
+def gelu_tanh(x: Expr) -> Expr:
+    """Return the approximation of ``gelu`` by tanh (Hendrycks and Gimpel, arXiv:1606.08415)."""
+    half = Call("mul", (Const(0.5), x))
+    cube = Call("mul", (Call("mul", (Call("mul", (Const(0.044715), x)), x)), x))
+    inner = Call("mul", (Const(math.sqrt(2.0 / math.pi)), Call("add", (x, cube))))
+    return Call("mul", (half, Call("add", (Const(1.0), Call("tanh", (inner,))))))
+
+
+def silu(x: Expr) -> Expr:
+    """Return ``x * sigmoid(x)``."""
+    return Call("mul", (x, Call("sigmoid", (x,))))
+
+
+#: Functions of one argument that are written out in those of ``FUNCTIONS``.
+DERIVED: dict[str, Callable[[Expr], Expr]] = {
+    "relu": relu,
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": silu,
+}
+_HOLE = Read("", ())
+_PATTERNS = {name: build(_HOLE) for name, build in DERIVED.items()}
+
+
+def derived(expr: Expr) -> tuple[str, Expr] | None:
+    """Return the name and the argument if ``expr`` is a function of ``DERIVED``, else None."""
+    for name, pattern in _PATTERNS.items():
+        bound: list[Expr] = []
+        if _matches(pattern, expr, bound):
+            return name, bound[0]
+    return None
+
+
+def _matches(pattern: Expr, expr: Expr, bound: list[Expr]) -> bool:
+    if pattern == _HOLE:
+        if not bound:
+            bound.append(expr)
+        return bound[0] == expr
+    if isinstance(pattern, Call) and isinstance(expr, Call):
+        pairs = zip(pattern.args, expr.args, strict=False)
+        same = pattern.function == expr.function
+        return same and all(_matches(p, e, bound) for p, e in pairs)
+    return pattern == expr

@@ -1,0 +1,225 @@
+"""From a computed tensor to a workload: elementwise ones inlined, reductions kept as stages.
+
+Knows nothing of texts or operators; the axes it orders, the inputs it collects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from autosched.te.error import IllegalExpression
+from autosched.te.layout import check_layout
+from autosched.te.name import fresh_name
+from autosched.te.position import merge_axes
+from autosched.te.tensor import Computed, Placeholder, Source
+from autosched.te.value import Value, check_dtype
+from search_space.dtype import DTYPES
+from search_space.expr import Affine, Call, Cast, Expr, Read, reads, rewrite, walk
+from search_space.workload import PRECISIONS, Axis, Precision, Stage, Tensor, Workload
+
+
+@dataclass
+class _Lowering:
+    """What has been found so far, in the order in which it must run."""
+
+    stages: dict[str, Stage] = field(default_factory=dict)
+    intermediates: dict[str, Tensor] = field(default_factory=dict)
+    #: Which axes each reduced tensor runs over in this workload.
+    over: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    tensors: dict[str, Source] = field(default_factory=dict)
+    axes: dict[str, Axis] = field(default_factory=dict)
+
+
+def workload(
+    output: Computed,
+    *,
+    precision: Precision = "ieee",
+    dtype: str | None = None,
+    label: str = "",
+) -> Workload:
+    """Return the workload that computes ``output``; its inputs in the order they are read.
+
+    The output is stored in ``dtype``; by default in that of an outermost ``cast``, else in the
+    dtype it is computed in. ``precision`` says how products of float32 are formed: "tf32" is
+    refused where there are none. Raises IllegalExpression.
+    """
+    body = _without_reduction(output)
+    expr, stored_dtype = _stored(body.value, dtype)
+    lowering = _Lowering(axes={axis.name: axis for axis in body.axes})
+    expr = _resolve(expr, body.value, lowering, {})
+    index = tuple(Affine.axis(axis.name) for axis in body.axes)
+    stages = (*lowering.stages.values(), Stage(body.name, index, expr))
+    inputs = _inputs(stages, lowering)
+    result = Workload(
+        axes=(*body.axes, *_reduction_axes(stages, body.axes, lowering)),
+        inputs=inputs,
+        intermediates=tuple(lowering.intermediates.values()),
+        output=Tensor(body.name, body.shape, stored_dtype),
+        stages=stages,
+        precision=precision,
+        label=label,
+    )
+    _check(result)
+    return result
+
+
+def _without_reduction(output: Computed) -> Computed:
+    """Keep the accumulator apart: an output that reduces becomes a copy of what it reduced."""
+    if output.reducer is None:
+        return output
+    taken = frozenset({output.name, *_names(output.value)})
+    accumulator = replace(output, name=fresh_name("acc", taken))
+    forms = tuple(Affine.axis(axis.name) for axis in output.axes)
+    read = Value(
+        Read(accumulator.name, forms),
+        output.value.dtype,
+        output.axes,
+        {accumulator.name: accumulator},
+    )
+    return Computed(output.name, output.axes, read)
+
+
+def _names(value: Value) -> set[str]:
+    """Names of axes and tensors that occur in ``value`` or in what it reads."""
+    names = {axis.name for axis in value.axes}
+    for name, tensor in (value.tensors or {}).items():
+        names.add(name)
+        if isinstance(tensor, Computed):
+            names |= _names(tensor.value)
+    return names
+
+
+def _stored(value: Value, dtype: str | None) -> tuple[Expr, str]:
+    """Take an outermost cast as the rounding of the store."""
+    expr = value.expr
+    if isinstance(expr, Cast) and dtype in (None, expr.dtype):
+        return expr.value, expr.dtype
+    return expr, check_dtype(dtype or value.dtype or "float32")
+
+
+def _resolve(expr: Expr, value: Value, lowering: _Lowering, axes: dict[str, Affine]) -> Expr:
+    """Rename the axes of ``expr`` and replace what it reads by what that is made of."""
+
+    def change(node: Expr) -> Expr:
+        if not isinstance(node, Read):
+            return node
+        index = tuple(form.substitute(axes) for form in node.index)
+        tensor = (value.tensors or {})[node.tensor]
+        _claim(tensor, lowering)
+        if isinstance(tensor, Placeholder):
+            return Read(node.tensor, index)
+        if tensor.reducer is None:
+            inner = dict(zip((a.name for a in tensor.axes), index, strict=True))
+            return _resolve(tensor.value.expr, tensor.value, lowering, inner)
+        _reduce(tensor, index, lowering)
+        return Read(tensor.name, index)
+
+    return rewrite(expr, change)
+
+
+def _claim(tensor: Source, lowering: _Lowering) -> None:
+    if lowering.tensors.setdefault(tensor.name, tensor) is not tensor:
+        raise IllegalExpression(f"two tensors are called {tensor.name!r}, rename one")
+
+
+def _reduce(tensor: Computed, index: tuple[Affine, ...], lowering: _Lowering) -> None:
+    """Add the stage of a reduced tensor, run over the axes at which it is read."""
+    names = tuple(form.single or "" for form in index)
+    if "" in names or len(set(names)) != len(names):
+        raise IllegalExpression(f"{tensor.name!r} is reduced: it is read at distinct plain axes")
+    if lowering.over.setdefault(tensor.name, names) != names:
+        raise IllegalExpression(
+            f"{tensor.name!r} is reduced and read twice, at axes "
+            f"{', '.join(lowering.over[tensor.name])} and {', '.join(names)}"
+        )
+    if tensor.name in lowering.stages:
+        return
+    for axis in tensor.reduced:
+        if axis.name in names:
+            raise IllegalExpression(f"axis name {axis.name!r} has two meanings, rename one")
+    for axis in merge_axes((tuple(lowering.axes.values()), tensor.reduced)):
+        lowering.axes[axis.name] = axis
+    forms = dict(zip((a.name for a in tensor.axes), index, strict=True))
+    value = _resolve(tensor.value.expr, tensor.value, lowering, forms)
+    lowering.intermediates[tensor.name] = Tensor(tensor.name, tensor.shape, tensor.dtype)
+    lowering.stages[tensor.name] = Stage(tensor.name, index, value, tensor.reducer)
+
+
+def _inputs(stages: tuple[Stage, ...], lowering: _Lowering) -> tuple[Tensor, ...]:
+    names = dict.fromkeys(read.tensor for stage in stages for read in reads(stage.value))
+    found = (lowering.tensors[name] for name in names)
+    return tuple(tensor.tensor for tensor in found if isinstance(tensor, Placeholder))
+
+
+def _reduction_axes(
+    stages: tuple[Stage, ...], spatial: tuple[Axis, ...], lowering: _Lowering
+) -> tuple[Axis, ...]:
+    """Order the reduction axes by where they first occur, whatever they are called.
+
+    Two that first occur in one form go by their coefficients there, the larger first, then by the
+    forms that follow; two that agree everywhere are alike but for their extents.
+    """
+    forms = [f for s in stages for f in (*s.index, *(f for r in reads(s.value) for f in r.index))]
+    terms = [dict(form.terms) for form in forms]
+
+    def occurrence(axis: Axis) -> tuple[list[tuple[bool, int]], int]:
+        here = [term.get(axis.name, 0) for term in terms]
+        return [(c == 0, -c) for c in here], axis.extent
+
+    rest = [axis for axis in lowering.axes.values() if axis not in spatial]
+    return tuple(sorted(rest, key=occurrence))
+
+
+def _check(result: Workload) -> None:
+    """Refuse what no kernel could mean; raises IllegalExpression."""
+    names = [*(axis.name for axis in result.axes), *(t.name for t in _all_tensors(result))]
+    for name in names:
+        if names.count(name) > 1:
+            raise IllegalExpression(f"{name!r} names two things, rename one")
+    if not result.inputs:
+        raise IllegalExpression(f"{result.output.name!r} reads no input")
+    check_layout(result.output, written=True)
+    _check_store(result)
+    if result.precision not in PRECISIONS:
+        raise IllegalExpression(
+            f"precision {str(result.precision)[:40]!r} is unknown; known: {', '.join(PRECISIONS)}",
+            ("precision",),
+        )
+    if result.precision == "tf32" and not _multiplies_float32(result):
+        raise IllegalExpression(
+            "precision tf32 is about products of float32 inputs, and there are none",
+            ("precision",),
+        )
+
+
+def _all_tensors(result: Workload) -> tuple[Tensor, ...]:
+    return (*result.inputs, *result.intermediates, result.output)
+
+
+def _check_store(result: Workload) -> None:
+    """Only roundings that need no further word: to a float, or of an int32 to itself."""
+    stored = result.output.dtype
+    if DTYPES[stored].kind == "float" or (stored == "int32" and _computed_as_int(result)):
+        return
+    raise IllegalExpression(
+        f"{result.output.name!r} is stored as {stored}: only integers are, and only as int32",
+        ("output", "dtype"),
+    )
+
+
+def _computed_as_int(result: Workload) -> bool:
+    tensors = result.tensors
+    last = result.stages[-1].value
+    casts = [node.dtype for node in walk(last) if isinstance(node, Cast)]
+    dtypes = [*casts, *(tensors[read.tensor].dtype for read in reads(last))]
+    return all(DTYPES[dtype].kind == "int" for dtype in dtypes)
+
+
+def _multiplies_float32(result: Workload) -> bool:
+    tensors = result.tensors
+    return any(
+        stage.reducer == "sum"
+        and any(isinstance(node, Call) and node.function == "mul" for node in walk(stage.value))
+        and any(tensors[read.tensor].dtype == "float32" for read in reads(stage.value))
+        for stage in result.stages
+    )

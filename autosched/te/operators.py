@@ -1,0 +1,174 @@
+"""Named operators built from tensor expressions. Below this module nothing knows their names."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from autosched.te import function, lower
+from autosched.te.error import IllegalExpression
+from autosched.te.name import fresh_name
+from autosched.te.position import Position, axis_position, new_axis
+from autosched.te.reduction import sum
+from autosched.te.tensor import define, placeholder
+from autosched.te.value import Value
+from search_space.workload import Axis, AxisKind, Precision, Workload
+
+#: Dtypes of operands, and in what a product is stored where the caller does not say.
+OPERAND_DTYPES: dict[str, str] = {
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float32": "float32",
+    "float8_e4m3": "bfloat16",
+    "int8": "int32",
+}
+#: Epilogues without an argument or an input of their own.
+ELEMENTWISE: dict[str, Callable[[Value], Value]] = {
+    "relu": function.relu,
+    "gelu": function.gelu,
+    "gelu_tanh": function.gelu_tanh,
+    "silu": function.silu,
+}
+EPILOGUES = ("bias", "residual", *ELEMENTWISE, "scale:FACTOR")
+MOST_EPILOGUES = 8
+_FACTOR = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def matmul(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    dtype: str,
+    out_dtype: str | None = None,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    precision: Precision = "ieee",
+    epilogue: Sequence[str] = (),
+) -> Workload:
+    """Return the product ``C[m, n]`` of ``A[m, k]`` and ``B[k, n]``, then the epilogue in order.
+
+    A is stored [k, m] if ``trans_a``, B [n, k] if ``trans_b``. Sums are kept in float32 (int32
+    for int8). Epilogues: ``bias`` (an input [n]), ``residual`` (an input [m, n]), ``relu``,
+    ``gelu`` (exact), ``gelu_tanh``, ``silu``, ``scale:FACTOR``; their inputs have the dtype of
+    C and follow A and B in that order. ``out_dtype`` defaults to ``dtype`` (for float8_e4m3 to
+    bfloat16, for int8 to int32). Raises IllegalExpression, its ``path`` the argument meant.
+    """
+    how = _Product(dtype, out_dtype, trans_a, trans_b, precision, tuple(epilogue))
+    return how.workload((), m, n, k)
+
+
+def batch_matmul(
+    batch: int,
+    m: int,
+    n: int,
+    k: int,
+    *,
+    dtype: str,
+    out_dtype: str | None = None,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    precision: Precision = "ieee",
+    epilogue: Sequence[str] = (),
+) -> Workload:
+    """Return ``batch`` products side by side: ``matmul`` with a leading dimension everywhere.
+
+    A residual is [batch, m, n]; a bias is [n], the same for the whole batch.
+    """
+    how = _Product(dtype, out_dtype, trans_a, trans_b, precision, tuple(epilogue))
+    return how.workload((_axis("batch", "b", batch),), m, n, k)
+
+
+@dataclass(frozen=True)
+class _Product:
+    """All of a matmul but its extents."""
+
+    dtype: str
+    out_dtype: str | None
+    trans_a: bool
+    trans_b: bool
+    precision: Precision
+    epilogue: tuple[str, ...]
+
+    def workload(self, batch: tuple[Axis, ...], m: int, n: int, k: int) -> Workload:
+        if self.dtype not in OPERAND_DTYPES:
+            raise IllegalExpression(
+                f"{str(self.dtype)[:40]!r} is no dtype of operands; known: "
+                f"{', '.join(OPERAND_DTYPES)}",
+                ("dtype",),
+            )
+        axes = (*batch, _axis("m", "i", m), _axis("n", "j", n))
+        *b, i, j = map(axis_position, axes)
+        inner = axis_position(_axis("k", "k", k, "reduction"))
+        a = _read_input("A", self.dtype, (*b, inner, i) if self.trans_a else (*b, i, inner))
+        other = _read_input("B", self.dtype, (*b, j, inner) if self.trans_b else (*b, inner, j))
+        accumulated = define("acc", axes, sum(a * other, axis=inner))
+        result = _apply(self.epilogue, accumulated[(*b, i, j)], (*b, i, j), self.stored)
+        return lower.workload(
+            define("C", axes, result),
+            precision=self.precision,
+            dtype=self.stored,
+            label=self._label(batch, m, n, k),
+        )
+
+    @property
+    def stored(self) -> str:
+        """The dtype of C."""
+        return OPERAND_DTYPES[self.dtype] if self.out_dtype is None else self.out_dtype
+
+    def _label(self, batch: tuple[Axis, ...], m: int, n: int, k: int) -> str:
+        sizes = "x".join(str(extent) for extent in (*(a.extent for a in batch), m, n, k))
+        layout = "nt"[self.trans_a] + "nt"[self.trans_b]
+        stored = [self.stored] * (self.stored != OPERAND_DTYPES[self.dtype])
+        precision = [self.precision] * (self.dtype == "float32")
+        name = "batch_matmul" if batch else "matmul"
+        return " ".join((name, sizes, self.dtype, *stored, layout, *precision, *self.epilogue))
+
+
+def _apply(
+    epilogue: tuple[str, ...], result: Value, index: tuple[Position, ...], dtype: str
+) -> Value:
+    """Apply the functions of ``epilogue`` in order to ``result``, read at ``index``."""
+    if len(epilogue) > MOST_EPILOGUES:
+        raise IllegalExpression(
+            f"{len(epilogue)} epilogues are given, the limit is {MOST_EPILOGUES}", ("epilogue",)
+        )
+    taken: set[str] = set()
+    for place, word in enumerate(epilogue):
+        try:
+            if word in ("bias", "residual"):
+                name = fresh_name(word, frozenset(taken))
+                taken.add(name)
+                where = index[-1:] if word == "bias" else index
+                result = result + _read_input(name, dtype, where)
+            else:
+                result = _function(word)(result)
+        except IllegalExpression as error:
+            raise IllegalExpression(error.fact, ("epilogue", place)) from error
+    return result
+
+
+def _function(word: str) -> Callable[[Value], Value]:
+    name, colon, factor = str(word).partition(":")
+    if not colon and name in ELEMENTWISE:
+        return ELEMENTWISE[name]
+    if name == "scale" and _FACTOR.fullmatch(factor) and math.isfinite(float(factor)):
+        return lambda operand: operand * float(factor)
+    raise IllegalExpression(
+        f"{str(word)[:40]!r} is no epilogue; known: {', '.join(EPILOGUES)}", ("epilogue",)
+    )
+
+
+def _read_input(name: str, dtype: str, index: tuple[Position, ...]) -> Value:
+    shape = tuple(position.axes[0].extent for position in index)
+    return placeholder(shape, name, dtype)[index]
+
+
+def _axis(argument: str, name: str, extent: int, kind: AxisKind = "spatial") -> Axis:
+    try:
+        return new_axis(name, extent, kind)
+    except IllegalExpression as error:
+        fact = error.fact.replace(f"axis {name!r}", argument)
+        raise IllegalExpression(fact, (argument,)) from error
