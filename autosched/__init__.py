@@ -1,1 +1,38 @@
-"""Fast GPU kernels for tensor computations, found by search and served from a log."""
+"""Fast GPU kernels for tensor computations, found by search and served from a log.
+
+Names are loaded when they are first used: importing this package imports nothing heavy, and
+serving never imports the tuner.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autosched import te
+    from autosched.runtime.tuned import Tuned, load
+
+__all__ = ["Tuned", "__version__", "load", "te"]
+
+__version__ = "0.1.0"
+
+_HOMES = {"Tuned": "autosched.runtime.tuned", "load": "autosched.runtime.tuned"}
+_MODULES = ("te",)
+
+logging.getLogger("autosched").addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"autosched.{name}")
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'autosched' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

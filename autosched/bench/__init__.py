@@ -1,0 +1,1 @@
+"""Honest comparison of served kernels with libraries. Tunes only through what it is handed."""

@@ -1,0 +1,163 @@
+"""Results of a suite on one GPU as JSON and as a table; several runs merge into one file.
+
+Knows nothing of how rows were measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autosched.bench.row import geometric_mean
+
+Data = Mapping[str, Any]
+
+
+class BadResults(ValueError):
+    """A results file that cannot be merged into; the message names it and says why."""
+
+
+def merge(old: Data | None, new: Data, order: Sequence[str]) -> dict[str, Any]:
+    """Return ``new`` with the rows of ``old`` that it does not replace, in the suite's order.
+
+    ``runs`` keeps date, command, versions and workloads of every run that left a row. Raises
+    BadResults where the GPUs differ.
+    """
+    if old is None:
+        return dict(new) | {"runs": [_run(new)]}
+    if old["machine"].get("gpu") != new["machine"].get("gpu"):
+        raise BadResults(
+            f"results of {old['machine'].get('gpu')} do not merge with results of "
+            f"{new['machine'].get('gpu')}: choose another --out"
+        )
+    rows = {row["workload"]: row for row in (*old["rows"], *new["rows"])}
+    place = {name: n for n, name in enumerate(order)}
+    ordered = sorted(rows.values(), key=lambda row: place.get(row["workload"], len(place)))
+    return dict(new) | {"rows": ordered, "runs": _runs(old, new)}
+
+
+def _runs(old: Data, new: Data) -> list[dict[str, Any]]:
+    replaced = {row["workload"] for row in new["rows"]}
+    kept = [
+        dict(run) | {"workloads": [w for w in run["workloads"] if w not in replaced]}
+        for run in old.get("runs", [])
+    ]
+    return [*(run for run in kept if run["workloads"]), _run(new)]
+
+
+def _run(data: Data) -> dict[str, Any]:
+    return {
+        "date": data["date"],
+        "command": data["command"],
+        "versions": data["versions"],
+        "workloads": [row["workload"] for row in data["rows"]],
+    }
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """Return the results at ``path``; None where there are none. Raises BadResults."""
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise BadResults(f"{path}: not JSON ({error}): move it away to start afresh") from error
+    if not isinstance(data, dict) or not {"machine", "rows"} <= set(data):
+        raise BadResults(f"{path}: no results of a benchmark: it lacks 'machine' or 'rows'")
+    return data
+
+
+def write(path: Path, data: Data) -> None:
+    """Write ``data`` to ``path`` and its table beside it, each replaced at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _replace(path, json.dumps(data, indent=1) + "\n")
+    _replace(path.with_suffix(".md"), table(data))
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text, "utf-8")
+    os.replace(fresh, path)  # noqa: PTH105 - atomic, and Path.replace says the same
+
+
+def table(data: Data) -> str:
+    """Return the results as Markdown: where and how they were made, a table, the means."""
+    against = list(data["against"])
+    lines = [f"# {data['suite']} on {data['machine'].get('gpu')}", "", *_origin(data), ""]
+    if any(row["predicted"] for row in data["rows"]):
+        lines += ["**Predicted by a model, not measured.**", ""]
+    head = ["workload", "ours us", *(f"{name} us" for name in against)]
+    head += [*(f"{name} / ours" for name in against), "TFLOP/s", "of roofline", "sketch"]
+    head += ["trials", "tuned in s", "rel. error"]
+    lines += [_line(head), _line(["---", *["---:"] * (len(head) - 1)])]
+    lines += [_line(_cells(row, against)) for row in data["rows"]]
+    lines += ["", *_means(data["rows"], against), *_notes(data["rows"])]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _origin(data: Data) -> list[str]:
+    versions = ", ".join(f"{name} {value}" for name, value in data["versions"].items())
+    machine = ", ".join(f"{name} {value}" for name, value in data["machine"].items())
+    runs = data.get("runs") or [_run(data)]
+    commands = [f"    {run['command']}    # {run['date']}" for run in runs]
+    text = (
+        "GPU time alone: medians of interleaved runs with a cold L2, with the 95 % interval of "
+        "the median. Ratios are paired, above 1 where ours is faster. Roofline: the larger of "
+        "operations and compulsory bytes over sustained rates, a reference and no bound."
+    )
+    return [text, "", f"Machine: {machine}. Versions: {versions}.", "", *commands]
+
+
+def _cells(row: Data, against: Sequence[str]) -> list[str]:
+    times = [_spread(row, f"{name}_us", "{:.4g}") for name in ("ours", *against)]
+    ratios = [_spread(row, f"ratio_{name}", "{:.3f}") for name in against]
+    share = row["roofline_share"]
+    sketch = row["sketch"] or row["source"] or "-"
+    if row["sketch"] and row["source"] != "tuned":
+        sketch += f" ({row['source']})"
+    return [
+        row["workload"],
+        *times,
+        *ratios,
+        _number(row["tflops"], "{:.4g}"),
+        _number(share, "{:.2f}"),
+        sketch,
+        _number(row["trials"], "{}"),
+        _number(row["tune_s"], "{:.1f}"),
+        _number(row["rel_err"], "{:.1e}"),
+    ]
+
+
+def _spread(row: Data, name: str, form: str) -> str:
+    if row.get(name) is None:
+        return "-"
+    value, low, high = (form.format(row[n]) for n in (name, f"{name}_low", f"{name}_high"))
+    return value if low == high else f"{value} [{low}, {high}]"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else form.format(value)
+
+
+def _means(rows: Sequence[Data], against: Sequence[str]) -> list[str]:
+    lines = []
+    for name in against:
+        ratios = [row[f"ratio_{name}"] for row in rows if row.get(f"ratio_{name}")]
+        mean = geometric_mean(ratios)
+        if mean is not None:
+            lines.append(
+                f"Geometric mean of {name} / ours over {len(ratios)} of {len(rows)} workloads: "
+                f"**{mean:.3f}**, lowest {min(ratios):.3f}."
+            )
+    return [*lines, ""] if lines else []
+
+
+def _notes(rows: Sequence[Data]) -> list[str]:
+    return [f"- {row['workload']}: {note}" for row in rows for note in row["notes"]]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

@@ -1,0 +1,132 @@
+"""A call of matmul as a workload and the tensors it takes, as stored. Knows no kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from autosched.runtime.errors import BadInput, WrongDtype, WrongShape
+from autosched.runtime.tensor import check_rank, dtype_name, is_column_major
+from autosched.te.operators import batch_matmul, matmul
+from search_space.workload import PRECISIONS, Precision, Workload
+
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What of a call decides its workload. ``trans_*`` describe the operands as stored."""
+
+    batch: int | None
+    m: int
+    n: int
+    k: int
+    dtype: str
+    out_dtype: str
+    trans_a: bool
+    trans_b: bool
+    precision: Precision
+    epilogue: tuple[str, ...]
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        return (self.m, self.n) if self.batch is None else (self.batch, self.m, self.n)
+
+
+@lru_cache(maxsize=4096)
+def workload_of(signature: Signature) -> Workload:
+    """Return the workload of a call, built once per signature."""
+    s = signature
+    if s.batch is None:
+        return matmul(
+            s.m,
+            s.n,
+            s.k,
+            dtype=s.dtype,
+            out_dtype=s.out_dtype,
+            trans_a=s.trans_a,
+            trans_b=s.trans_b,
+            precision=s.precision,
+            epilogue=s.epilogue,
+        )
+    return batch_matmul(
+        s.batch,
+        s.m,
+        s.n,
+        s.k,
+        dtype=s.dtype,
+        out_dtype=s.out_dtype,
+        trans_a=s.trans_a,
+        trans_b=s.trans_b,
+        precision=s.precision,
+        epilogue=s.epilogue,
+    )
+
+
+def stored(tensor: torch.Tensor, trans: bool) -> tuple[torch.Tensor, bool]:
+    """Return the operand as it lies in memory, and whether that is transposed.
+
+    A transposed view of contiguous memory is its own transpose stored row by row: no copy.
+    """
+    if is_column_major(tensor):
+        return tensor.transpose(-1, -2), not trans
+    return tensor, trans
+
+
+def signature_of(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    trans_a: bool,
+    trans_b: bool,
+    extras: Mapping[str, torch.Tensor],
+    activation: str | None,
+    out_dtype: torch.dtype | str | None,
+    precision: str | None,
+) -> Signature:
+    """Return the signature of a call on operands as stored; raises BadInput saying what is off."""
+    rank = 3 if a.dim() == 3 else 2
+    check_rank("a", a, rank)
+    check_rank("b", b, rank)
+    dtype = dtype_name("a", a.dtype)
+    if b.dtype != a.dtype:
+        raise WrongDtype(f"b is {b.dtype}, but a is {a.dtype}: cast one of them")
+    m, k = (a.shape[-1], a.shape[-2]) if trans_a else (a.shape[-2], a.shape[-1])
+    n, depth = (b.shape[-2], b.shape[-1]) if trans_b else (b.shape[-1], b.shape[-2])
+    if k != depth:
+        raise WrongShape(
+            f"a has k={k} and b has k={depth}: a {tuple(a.shape)} (trans_a={trans_a}) and "
+            f"b {tuple(b.shape)} (trans_b={trans_b}), as stored, do not multiply"
+        )
+    if rank == 3 and a.shape[0] != b.shape[0]:
+        raise WrongShape(f"a holds {a.shape[0]} matrices and b {b.shape[0]}: they must agree")
+    return Signature(
+        batch=a.shape[0] if rank == 3 else None,
+        m=m,
+        n=n,
+        k=k,
+        dtype=dtype,
+        out_dtype=dtype if out_dtype is None else dtype_name("out_dtype", out_dtype),
+        trans_a=trans_a,
+        trans_b=trans_b,
+        precision=_precision(precision),
+        epilogue=(*extras, *_activation(activation)),
+    )
+
+
+def _precision(name: str | None) -> Precision:
+    for known in PRECISIONS:
+        if name in (None, known):
+            return known
+    raise BadInput(f"precision={name!r} is not known; known: {', '.join(PRECISIONS)}")
+
+
+def _activation(name: str | None) -> tuple[str, ...]:
+    if name is None:
+        return ()
+    if name not in ACTIVATIONS:
+        raise BadInput(f"activation={name!r} is not known; known: {', '.join(ACTIVATIONS)}")
+    return (name,)

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched.bench.report import BadResults, merge, read, table, write
+from autosched.bench.row import Interval, Row
+
+
+def row(name: str, ours: float, torch: float | None = 12.0, **changes: Any) -> dict[str, Any]:
+    times = {"ours": Interval(ours, ours - 1, ours + 1)}
+    ratios = {}
+    if torch is not None:
+        times["torch"] = Interval(torch, torch, torch)
+        ratios["torch"] = Interval(torch / ours, torch / ours - 0.01, torch / ours + 0.01)
+    made = Row(name, name, name, times, ratios, 5.0, 10**9, "tuned", "contraction.pointer", "f" * 16)
+    return made.to_data(("torch",)) | changes
+
+
+def results(*rows: dict[str, Any], gpu: str = "NVIDIA H200", date: str = "d1") -> dict[str, Any]:
+    return {
+        "suite": "smoke",
+        "machine": {"gpu": gpu},
+        "versions": {"triton": "3.6.0"},
+        "date": date,
+        "command": "autosched bench smoke",
+        "against": ["torch"],
+        "rows": list(rows),
+    }
+
+
+def test_a_later_run_replaces_its_rows_and_keeps_the_others_in_the_suites_order() -> None:
+    first = merge(None, results(row("a", 10.0), row("c", 10.0)), ["a", "b", "c"])
+    second = merge(first, results(row("c", 6.0), row("b", 10.0), date="d2"), ["a", "b", "c"])
+    assert [r["workload"] for r in second["rows"]] == ["a", "b", "c"]
+    assert second["rows"][2]["ours_us"] == 6.0
+    assert [(r["date"], r["workloads"]) for r in second["runs"]] == [
+        ("d1", ["a"]),
+        ("d2", ["c", "b"]),
+    ]
+
+
+def test_a_run_that_left_no_row_is_forgotten() -> None:
+    first = merge(None, results(row("a", 10.0)), ["a"])
+    second = merge(first, results(row("a", 9.0), date="d2"), ["a"])
+    assert [r["date"] for r in second["runs"]] == ["d2"]
+
+
+def test_results_of_two_gpus_do_not_merge() -> None:
+    first = merge(None, results(row("a", 10.0)), ["a"])
+    with pytest.raises(BadResults, match="NVIDIA H200 do not merge with results of NVIDIA A100"):
+        merge(first, results(row("a", 10.0), gpu="NVIDIA A100"), ["a"])
+
+
+def test_results_survive_the_disk(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "smoke-h200.json"
+    assert read(path) is None
+    data = merge(None, results(row("a", 10.0)), ["a"])
+    write(path, data)
+    assert read(path) == data
+    assert path.with_suffix(".md").read_text() == table(data)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "{}"])
+def test_what_is_no_result_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "smoke-h200.json"
+    path.write_text(text)
+    with pytest.raises(BadResults, match=r"smoke-h200\.json"):
+        read(path)
+    assert path.read_text() == text
+
+
+def test_the_table_shows_intervals_means_and_what_is_missing() -> None:
+    data = merge(
+        None,
+        results(row("a", 10.0), row("b", 24.0), row("c", 5.0, None, notes=["torch has no form"])),
+        ["a", "b", "c"],
+    )
+    text = table(data)
+    assert "| a | 10 [9, 11] | 12 | 1.200 [1.190, 1.210] | 100 | 0.50 | contraction.pointer |" in text
+    assert (
+        "Geometric mean of torch / ours over 2 of 3 workloads: **0.775**, lowest 0.500." in text
+    )
+    assert "- c: torch has no form" in text
+    assert "Predicted" not in text
+
+
+def test_predicted_times_say_so() -> None:
+    assert "**Predicted by a model, not measured.**" in table(
+        merge(None, results(row("a", 1.0, None, predicted=True)), ["a"])
+    )
