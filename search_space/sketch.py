@@ -66,6 +66,8 @@ class Structure:
     #: Bytes that the epilogue reads beside the operands, and its functions per output element.
     epilogue_bytes: int
     epilogue_calls: int
+    #: Whether the product is computed transposed, with ``b`` as the first operand.
+    swap: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Scheduled nests to Triton kernels. Only walks what steps left; decides nothing."""

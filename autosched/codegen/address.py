@@ -1,0 +1,101 @@
+"""Where the elements of a block lie: offsets cut by what they depend on, and the conditions
+under which they exist. Pure arithmetic on indices; writes no text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from search_space import access
+from search_space.expr import Affine, Read
+from search_space.index import Index, axes_of, from_affine, interval, remainder, substitute
+from search_space.nest import Nest
+
+
+@dataclass(frozen=True)
+class Condition:
+    """``low <= index < high``; a bound that always holds is None."""
+
+    index: Index
+    low: int | None
+    high: int | None
+
+
+@dataclass(frozen=True)
+class Address:
+    """The offsets of a block in elements, cut into four sums.
+
+    ``base`` is the same for the whole block and all iterations, ``vectors`` has one vector per
+    tile group, ``step`` changes with the serial loops alone, and ``mixed`` is what is left.
+    """
+
+    base: Index
+    vectors: Mapping[int, Index]
+    step: Index
+    mixed: Index
+    conditions: tuple[Condition, ...]
+    #: The tile groups along which the block runs, in the order of ``Nest.groups``.
+    groups: tuple[int, ...]
+
+
+def address(nest: Nest, read: Read, *, load: bool) -> Address:
+    """Return where the block of ``read`` lies. Loads wrap the axes whose guard says so."""
+    tensor = nest.tensor[read.tensor]
+    total = Index()
+    for form, stride in zip(read.index, tensor.strides, strict=True):
+        total = total + _position(nest, form, load=load).scale(stride)
+    base, step, mixed, vectors = Index(), Index(), Index(), dict[int, Index]()
+    for atom, coefficient in total.terms:
+        term = Index(((atom, coefficient),))
+        groups = groups_of(nest, term)
+        looped = any(name in nest.loops for name in axes_of(term))
+        if not groups:
+            base, step = (base, step + term) if looped else (base + term, step)
+        elif len(groups) == 1 and not looped:
+            vectors[groups[0]] = vectors.get(groups[0], Index()) + term
+        else:
+            mixed = mixed + term
+    base = base + Index((), total.constant)
+    conditions = tuple(_conditions(nest, read, load=load))
+    touched = [g for c in conditions for g in groups_of(nest, c.index)]
+    touched += [g for form in read.index for g in access.groups_in(nest, form)]
+    return Address(base, vectors, step, mixed, conditions, tuple(sorted(set(touched))))
+
+
+def groups_of(nest: Nest, index: Index) -> tuple[int, ...]:
+    """Return the tile groups whose axes occur in ``index``, sorted."""
+    found = {nest.group_of(name) for name in axes_of(index)}
+    return tuple(sorted(g for g in found if g is not None))
+
+
+def wrapped_axes(nest: Nest) -> set[str]:
+    """Return the axes that overhang and wrap around instead of being masked."""
+    return {axis for axis in nest.overhangs if nest.guards.get(axis) == "wrap"}
+
+
+def _position(nest: Nest, form: Affine, *, load: bool) -> Index:
+    wraps = wrapped_axes(nest) if load else set()
+    definitions: dict[str, Index] = {n: Index() for n in nest.leaves if nest.extents[n] == 1}
+    definitions |= nest.definitions
+    for axis in wraps:
+        inner = nest.resolve(axis)
+        definitions[axis] = remainder(inner, nest.extents[axis], nest.extents)
+    return substitute(from_affine(form), definitions, nest.extents)
+
+
+def _conditions(nest: Nest, read: Read, *, load: bool) -> list[Condition]:
+    wraps = wrapped_axes(nest) if load else set()
+    found: list[Condition] = []
+    for number, form in enumerate(read.index):
+        guarded = (nest.ancestors(form) & set(nest.overhangs)) - wraps
+        for axis in sorted(guarded):
+            found.append(Condition(nest.resolve(axis), None, nest.extents[axis]))
+        position = _position(nest, form, load=load)
+        low, high = interval(position, nest.extents)
+        extent = nest.tensor[read.tensor].shape[number]
+        if form.single in guarded and nest.extents[form.single or ""] <= extent:
+            continue
+        below, beyond = low < 0, high >= extent
+        if below or beyond:
+            found.append(Condition(position, 0 if below else None, extent if beyond else None))
+    return list(dict.fromkeys(found))

@@ -1,0 +1,166 @@
+"""Loads and stores of blocks, by pointers or by descriptors. Knows nothing of what they feed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autosched.codegen.address import Address, Condition, address, groups_of
+from autosched.codegen.scope import Scope, Space, is_wide, scalar_part, scalar_text, spelled
+from autosched.codegen.text import expand, index_text
+from search_space import access
+from search_space.expr import Read
+from search_space.index import Index, Remainder, axes_of
+from search_space.nest import Nest
+
+
+@dataclass(frozen=True)
+class Source:
+    """A block about to be loaded: all that loops leave alone has been written."""
+
+    read: Read
+    space: Space
+    #: Pointers and where they come from; None for a descriptor.
+    at: str = ""
+    where: Address | None = None
+
+
+def prepare(scope: Scope, nest: Nest, read: Read, space: Space) -> Source:
+    """Write the addresses of a block as far as the serial loops leave them alone."""
+    if nest.cache_reads.get(read.tensor) == "descriptor":
+        return Source(read, space)
+    where = address(nest, read, load=True)
+    name_conditions(scope, nest, where.conditions)
+    return Source(read, space, pointers(scope, nest, read, where, space), where)
+
+
+def load_text(scope: Scope, nest: Nest, source: Source) -> str:
+    """Return the expression that loads a block at the current iteration."""
+    if source.where is None:
+        return _descriptor_load(scope, nest, source.read, source.space)
+    where = source.where
+    moved = [source.at]
+    if where.mixed.terms:
+        moved.append(f"({mixed_text(nest, where.mixed, source.space)})")
+    if where.step.terms:
+        moved.append(scalar_text(nest, where.step))
+    mask = mask_text(scope, nest, where.conditions, source.space)
+    return f"tl.load({' + '.join(moved)}{f', mask={mask}, other=0.0' if mask else ''})"
+
+
+def store(scope: Scope, nest: Nest, target: Read, value: str, space: Space) -> None:
+    """Write the store of ``value``, which spans ``space``, to the block of ``target``."""
+    if nest.store == "descriptor":
+        _descriptor_store(scope, nest, target, value, space)
+        return
+    where = address(nest, target, load=False)
+    name_conditions(scope, nest, where.conditions)
+    at = pointers(scope, nest, target, where, space)
+    mask = mask_text(scope, nest, where.conditions, space)
+    tail = f", mask={mask}" if mask else ""
+    if nest.atomic:
+        scope.lines.add(f'tl.atomic_add({at}, {value}{tail}, sem="relaxed")')
+    else:
+        scope.lines.add(f"tl.store({at}, {value}{tail})")
+
+
+def pointers(scope: Scope, nest: Nest, read: Read, where: Address, space: Space) -> str:
+    """Write one tensor of pointers: a scalar base and one vector per tile group."""
+    texts = [scope.pointer(read.tensor)]
+    if where.base != Index():
+        texts.append(f"({scalar_text(nest, where.base)})")
+    vectors = [
+        expand(_vector_text(scope, nest, index, len(space)), space.index(group), len(space))
+        for group, index in where.vectors.items()
+    ]
+    missing = set(space) - set(where.vectors) - set(groups_of(nest, where.mixed))
+    if missing:
+        shape = ", ".join(str(nest.group_extent(group)) for group in space)
+        zero = f"tl.zeros([{shape}], tl.int32)"
+        vectors = [f"tl.broadcast_to({' + '.join(vectors)}, [{shape}])" if vectors else zero]
+    if vectors:
+        texts.append(f"({' + '.join(vectors)})" if len(space) > 1 else vectors[0])
+    if len(texts) == 1:
+        return texts[0]
+    return scope.assign(f"{read.tensor}_at", " + ".join(texts))
+
+
+def _vector_text(scope: Scope, nest: Nest, index: Index, rank: int) -> str:
+    names = {}
+    for atom, _ in index.terms:
+        if isinstance(atom, Remainder):
+            names[Index(((atom, 1),))] = scope.vector(nest, Index(((atom, 1),)))
+    wide = is_wide(nest, index)
+    parts = []
+    for atom, coefficient in index.terms:
+        name = names.get(Index(((atom, 1),)))
+        text = name or index_text(Index(((atom, 1),)), str)
+        text = f"tl.cast({text}, tl.int64)" if wide else text
+        parts.append(text if coefficient == 1 else f"{text} * {coefficient}")
+    text = " + ".join(parts)
+    return text if text.isidentifier() or rank == 1 else f"({text})"
+
+
+def mixed_text(nest: Nest, index: Index, space: Space) -> str:
+    """Write offsets that depend on tile axes and serial loops together."""
+    return index_text(index, spelled(nest, space), wide=is_wide(nest, index))
+
+
+def name_conditions(scope: Scope, nest: Nest, conditions: tuple[Condition, ...]) -> None:
+    """Write the indices that conditions test, where serial loops leave them alone."""
+    for condition in conditions:
+        if _is_fixed(nest, condition.index) and len(groups_of(nest, condition.index)) == 1:
+            scope.vector(nest, condition.index)
+
+
+def mask_text(
+    scope: Scope, nest: Nest, conditions: tuple[Condition, ...], space: Space
+) -> str:
+    """Return the conjunction of ``conditions`` broadcast into ``space``; empty without any."""
+    return " & ".join(
+        test for condition in conditions for test in _tests(scope, nest, condition, space)
+    )
+
+
+def _tests(scope: Scope, nest: Nest, condition: Condition, space: Space) -> list[str]:
+    groups = groups_of(nest, condition.index)
+    alone = len(groups) == 1
+    if alone and _is_fixed(nest, condition.index):
+        text = scope.vector(nest, condition.index)
+    else:
+        text = index_text(condition.index, str if alone else spelled(nest, space))
+    text = text if text.isidentifier() else f"({text})"
+    tests = []
+    for bound, sign in ((condition.low, ">="), (condition.high, "<")):
+        if bound is not None:
+            test = f"({text} {sign} {bound})"
+            tests.append(expand(test, space.index(groups[0]), len(space)) if alone else test)
+    return tests
+
+
+def _is_fixed(nest: Nest, index: Index) -> bool:
+    return not any(name in nest.loops and nest.extents[name] > 1 for name in axes_of(index))
+
+
+def _descriptor_load(scope: Scope, nest: Nest, read: Read, space: Space) -> str:
+    text = f"{scope.descriptor(nest, read)}.load([{_coordinates(nest, read)}])"
+    order = tuple(g for form in read.index for g in access.groups_in(nest, form))
+    if len(order) < len(read.index):
+        shape = ", ".join(str(nest.group_extent(g)) for g in order)
+        text = f"{text}.reshape({shape})"
+    return text if order == space else f"{text}.T"
+
+
+def _descriptor_store(scope: Scope, nest: Nest, target: Read, value: str, space: Space) -> None:
+    name = scope.descriptor(nest, target)
+    order = tuple(g for form in target.index for g in access.groups_in(nest, form))
+    box = access.box(nest, target)
+    if order != space:
+        value = f"{value}.T"
+    if len(box) != len(order):
+        value = f"{value}.reshape({', '.join(map(str, box))})"
+    scope.lines.add(f"{name}.store([{_coordinates(nest, target)}], {value})")
+
+
+def _coordinates(nest: Nest, read: Read) -> str:
+    scalars = (scalar_part(nest, nest.resolve(form)) for form in read.index)
+    return ", ".join(index_text(index, str) for index in scalars)

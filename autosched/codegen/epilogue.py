@@ -1,0 +1,96 @@
+"""Statements that follow a reduction: elementwise values, and the store, whole or in parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autosched.codegen.block import prepare, store
+from autosched.codegen.dtype import TRITON_NAMES
+from autosched.codegen.reduction import widened
+from autosched.codegen.scope import Block, Scope, Space, placed
+from autosched.codegen.value import value_text
+from search_space import access
+from search_space.expr import Read, reads
+from search_space.index import Index, Var
+from search_space.nest import Nest
+from search_space.workload import Axis, Stage
+
+
+def write_intermediate(scope: Scope, stage: Stage) -> None:
+    """Write a statement whose value stays in registers."""
+    space = _space(scope, stage)
+    scope.lines.add(f"{stage.output} = {_evaluate(scope, scope.nest, stage, space)}")
+    scope.blocks[stage.output] = Block(stage.output, space)
+
+
+def write_store(scope: Scope, stage: Stage) -> None:
+    """Write the last statement and its store, slice by slice where the nest says so."""
+    space, whole = _space(scope, stage), dict(scope.blocks)
+    if scope.nest.parts == 1:
+        _store(scope, scope.nest, stage, space)
+        return
+    column = space[-1]
+    slices = {n: _slices(scope, b) for n, b in whole.items() if column in b.space}
+    for part in range(scope.nest.parts):
+        nest = part_of(scope.nest, column, part)
+        if part == 0:
+            (axis,) = nest.groups[column]
+            scope.lines.add(f"{axis} = tl.arange(0, {nest.extents[axis]})")
+        pieces = {n: Block(names[part], whole[n].space) for n, names in slices.items()}
+        scope.blocks = {**whole, **pieces}
+        _store(scope, nest, stage, space)
+
+
+def part_of(nest: Nest, column: int, part: int) -> Nest:
+    """Return ``nest`` with the column group narrowed to slice ``part``: a nest like any other."""
+    (axis,) = nest.groups[column]
+    width, name = nest.extents[axis] // nest.parts, f"{axis}_part"
+    groups = tuple((name,) if n == column else group for n, group in enumerate(nest.groups))
+    return replace(
+        nest,
+        axes=(*nest.axes, Axis(name, width, "spatial")),
+        definitions={**nest.definitions, axis: Index(((Var(name), 1),), part * width)},
+        groups=groups,
+    )
+
+
+def _slices(scope: Scope, block: Block) -> list[str]:
+    """Cut a block into equal parts along its last dimension, halving again and again."""
+    rows, extent = (scope.nest.group_extent(g) for g in block.space)
+    pieces = [block.name]
+    while len(pieces) < scope.nest.parts:
+        extent //= 2
+        halves: list[str] = []
+        for piece in pieces:
+            pair = [scope.names.fresh(f"{piece}_{side}") for side in ("left", "right")]
+            shaped = f"tl.reshape({piece}, [{rows}, 2, {extent}])"
+            scope.lines.add(f"{', '.join(pair)} = tl.split(tl.permute({shaped}, [0, 2, 1]))")
+            halves += pair
+        pieces = halves
+    return pieces
+
+
+def _space(scope: Scope, stage: Stage) -> Space:
+    held = [scope.blocks[r.tensor].space for r in reads(stage.value) if r.tensor in scope.blocks]
+    return max(held, key=len) if held else access.store_groups(scope.nest)
+
+
+def _evaluate(scope: Scope, nest: Nest, stage: Stage, space: Space) -> str:
+    texts = {read: placed(_operand(scope, nest, read, space), space) for read in reads(stage.value)}
+    return value_text(stage.value, texts.__getitem__, nest.compute_dtype())
+
+
+def _operand(scope: Scope, nest: Nest, read: Read, space: Space) -> Block:
+    if read.tensor in scope.blocks:
+        return scope.blocks[read.tensor]
+    along = {group for form in read.index for group in access.groups_in(nest, form)}
+    own = tuple(group for group in space if group in along)
+    return widened(scope, nest, prepare(scope, nest, read, own))
+
+
+def _store(scope: Scope, nest: Nest, stage: Stage, space: Space) -> None:
+    value, output = _evaluate(scope, nest, stage, space), nest.tensor[stage.output]
+    if output.dtype != nest.compute_dtype():
+        value = f"{value}.to({TRITON_NAMES[output.dtype]})"
+    tile = scope.assign(f"{stage.output}_tile", value)
+    store(scope, nest, Read(stage.output, stage.index), tile, space)

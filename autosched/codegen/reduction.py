@@ -1,0 +1,141 @@
+"""Statements that reduce: a product on the tensor cores, or values summed block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from autosched.codegen.address import Condition, address
+from autosched.codegen.block import Source, load_text, mask_text, prepare
+from autosched.codegen.dtype import TRITON_NAMES
+from autosched.codegen.scope import Block, Scope, Space, placed
+from autosched.codegen.value import IDENTITY, value_text
+from search_space import access
+from search_space.expr import Read, reads
+from search_space.index import axes_of
+from search_space.nest import Nest
+from search_space.workload import Stage
+
+
+def write_reduction(scope: Scope, stage: Stage) -> None:
+    """Write one reducing statement; its block is then held in ``scope.blocks``."""
+    operands = access.product(stage) if scope.nest.tensorized else None
+    if operands:
+        _write_dot(scope, stage, operands)
+    else:
+        _write_plain(scope, stage)
+
+
+def _write_dot(scope: Scope, stage: Stage, operands: tuple[Read, Read]) -> None:
+    nest = scope.nest
+    reduced = next(n for n in range(len(nest.groups)) if is_reduction_group(nest, n))
+    side = {operand: _spatial_group(nest, operand) for operand in operands}
+    rows, columns = access.store_groups(nest)[-2:]
+    space = (columns, rows) if nest.swap else (rows, columns)
+    first, second = sorted(operands, key=lambda operand: space.index(side[operand]))
+    scope.blocks[stage.output] = Block(stage.output, space)
+    sources = [
+        prepare(scope, nest, first, (space[0], reduced)),
+        prepare(scope, nest, second, (reduced, space[1])),
+    ]
+    scope.lines.add(f"{stage.output} = {_identity(nest, stage, space)}")
+    with serial_loops(scope, _loops_of(nest, stage)):
+        tiles = [_loaded(scope, source) for source in sources]
+        is_float32 = nest.tensor[first.tensor].dtype == "float32"
+        mode = f', input_precision="{nest.precision}"' if is_float32 else ""
+        out = ", out_dtype=tl.int32" if nest.tensor[stage.output].dtype == "int32" else ""
+        call = f"tl.dot({tiles[0]}, {tiles[1]}, {stage.output}{mode}{out})"
+        scope.lines.add(f"{stage.output} = {call}")
+
+
+def _spatial_group(nest: Nest, operand: Read) -> int:
+    groups = [g for form in operand.index for g in access.groups_in(nest, form)]
+    return next(g for g in groups if not is_reduction_group(nest, g))
+
+
+def _loaded(scope: Scope, source: Source) -> str:
+    return scope.assign(f"{source.read.tensor}_tile", load_text(scope, scope.nest, source))
+
+
+def _write_plain(scope: Scope, stage: Stage) -> None:
+    nest = scope.nest
+    operands = {read: address(nest, read, load=True) for read in reads(stage.value)}
+    touched = {group for where in operands.values() for group in where.groups}
+    kept = tuple(g for g in access.store_groups(nest) if g in touched)
+    space = (*kept, *(g for g in sorted(touched) if g not in kept))
+    sources = [
+        prepare(scope, nest, read, tuple(g for g in space if g in where.groups))
+        for read, where in operands.items()
+    ]
+    scope.blocks[stage.output] = Block(stage.output, kept)
+    scope.lines.add(f"{stage.output} = {_identity(nest, stage, kept)}")
+    with serial_loops(scope, _loops_of(nest, stage)):
+        texts = {s.read: placed(widened(scope, nest, s), space) for s in sources}
+        value = value_text(stage.value, texts.__getitem__, nest.tensor[stage.output].dtype)
+        conditions = tuple(
+            c for where in operands.values() for c in where.conditions if _is_reduced(nest, c)
+        )
+        _accumulate(scope, stage, value, tuple(dict.fromkeys(conditions)), space, len(kept))
+
+
+def _accumulate(
+    scope: Scope,
+    stage: Stage,
+    value: str,
+    conditions: tuple[Condition, ...],
+    space: Space,
+    kept: int,
+) -> None:
+    """Write ``output = output (+|max) value``; what a mask filled counts as the identity."""
+    reducer = stage.reducer or "sum"
+    if conditions:
+        mask = mask_text(scope, scope.nest, conditions, space)
+        value = f"tl.where({mask}, {value}, {IDENTITY[reducer]})"
+    for position in reversed(range(kept, len(space))):
+        value = f"tl.{reducer}({value}, axis={position})"
+    held = stage.output
+    joined = f"{held} + {value}" if reducer == "sum" else f"tl.maximum({held}, {value})"
+    scope.lines.add(f"{held} = {joined}")
+
+
+def widened(scope: Scope, nest: Nest, source: Source) -> Block:
+    """Load a block and widen it to the dtype that the nest computes in."""
+    text, wide = load_text(scope, nest, source), nest.compute_dtype()
+    if nest.tensor[source.read.tensor].dtype != wide:
+        text = f"{text}.to({TRITON_NAMES[wide]})"
+    return Block(scope.assign(f"{source.read.tensor}_tile", text), source.space)
+
+
+def is_reduction_group(nest: Nest, number: int) -> bool:
+    """Whether a tile group holds reduction axes."""
+    return nest.kinds[nest.groups[number][0]] == "reduction"
+
+
+def _is_reduced(nest: Nest, condition: Condition) -> bool:
+    return any(nest.kinds[name] == "reduction" for name in axes_of(condition.index))
+
+
+def _identity(nest: Nest, stage: Stage, space: Space) -> str:
+    shape = [str(nest.group_extent(g)) for g in space]
+    dtype = TRITON_NAMES[nest.tensor[stage.output].dtype]
+    if stage.reducer == "sum":
+        return f"tl.zeros([{', '.join(shape)}], {dtype})"
+    return f"tl.full([{', '.join(shape)}], {IDENTITY['max']}, {dtype})"
+
+
+def _loops_of(nest: Nest, stage: Stage) -> tuple[str, ...]:
+    forms = [form for read in reads(stage.value) for form in read.index]
+    used = {name for form in forms for name in nest.ancestors(form)}
+    return tuple(name for name in nest.loops if name in used and nest.extents[name] > 1)
+
+
+@contextmanager
+def serial_loops(scope: Scope, loops: tuple[str, ...]) -> Iterator[None]:
+    """Open ``loops``, outermost first, around what is written within."""
+    if not loops:
+        yield
+        return
+    axis, extent = loops[0], scope.nest.extents[loops[0]]
+    kind = "tl.static_range" if axis in scope.nest.unrolled else "tl.range"
+    with scope.lines.block(f"for {axis} in {kind}({extent}):"), serial_loops(scope, loops[1:]):
+        yield

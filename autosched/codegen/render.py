@@ -1,0 +1,64 @@
+"""Schedules to programs: replay the steps, write each nest's kernel, plan buffers and launch."""
+
+from __future__ import annotations
+
+from autosched.codegen.grid import programs
+from autosched.codegen.kernel import write_kernel
+from autosched.codegen.promise import promises
+from search_space.apply import replay
+from search_space.nest import Nest
+from search_space.program import Buffer, Kernel, Program
+from search_space.schedule import Schedule
+from search_space.target import Target
+from search_space.workload import Tensor, Workload
+
+#: Part of every record: a schedule replays to the same text under the same number. Raise it
+#: when the text of any kernel changes; the goldens fail until it is raised.
+RENDERING_VERSION = 1
+
+
+def render(workload: Workload, schedule: Schedule, target: Target) -> Program:
+    """Return the program that ``schedule`` makes of ``workload``.
+
+    Raises:
+        IllegalStep: a step that may not apply, or a nest left unfinished.
+    """
+    nests = replay(workload, schedule)
+    return Program(
+        buffers=_buffers(workload, nests),
+        kernels=tuple(_kernel(nest, target) for nest in nests),
+        rendering_version=RENDERING_VERSION,
+        workload_key=workload.key,
+    )
+
+
+def _kernel(nest: Nest, target: Target) -> Kernel:
+    body = write_kernel(nest)
+    return Kernel(
+        name=nest.name,
+        source=body.source,
+        arguments=body.arguments,
+        grid=(programs(nest).count, 1, 1),
+        warps=nest.warps,
+        stages=nest.stages,
+        promises=promises(nest, body, target),
+    )
+
+
+def _buffers(workload: Workload, nests: tuple[Nest, ...]) -> tuple[Buffer, ...]:
+    buffers = [_buffer(tensor, "input") for tensor in workload.inputs]
+    for nest in nests[:-1]:
+        buffers.append(_buffer(nest.output, "workspace", zeroed=nest.atomic))
+    return (*buffers, _buffer(workload.output, "output"))
+
+
+def _buffer(tensor: Tensor, role: str, *, zeroed: bool = False) -> Buffer:
+    return Buffer(
+        name=tensor.name,
+        shape=tensor.shape,
+        strides=tensor.strides,
+        dtype=tensor.dtype,
+        role=role,  # type: ignore[arg-type]
+        zeroed=zeroed,
+        alignment_bytes=tensor.alignment_bytes,
+    )

@@ -1,0 +1,129 @@
+"""What a kernel under construction holds: its lines, names, parameters and blocks in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from autosched.codegen.address import groups_of
+from autosched.codegen.text import Lines, Names, expand, index_text
+from search_space import access
+from search_space.expr import Read
+from search_space.index import Index, Remainder, interval
+from search_space.nest import Nest
+from search_space.program import Argument, DescriptorArgument, PointerArgument
+
+#: The tile groups that the dimensions of a block stand for, in order.
+Space = tuple[int, ...]
+
+#: Offsets past this need 64 bits.
+LARGEST_INT32 = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A value in registers: its name and the tile groups of its dimensions."""
+
+    name: str
+    space: Space
+
+
+@dataclass
+class Scope:
+    """The state of one kernel's text."""
+
+    nest: Nest
+    lines: Lines = field(default_factory=Lines)
+    parameters: dict[str, Argument] = field(default_factory=dict)
+    #: Blocks by the intermediate tensor that they hold.
+    blocks: dict[str, Block] = field(default_factory=dict)
+    names: Names = field(init=False)
+    _vectors: dict[Index, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.names = Names([*self.nest.extents, *self.nest.tensor])
+
+    def assign(self, wish: str, text: str) -> str:
+        """Write ``name = text`` under a free name like ``wish``; return the name."""
+        name = self.names.fresh(wish)
+        self.lines.add(f"{name} = {text}")
+        return name
+
+    def pointer(self, tensor: str) -> str:
+        """Return the parameter that holds the address of ``tensor``."""
+        self.parameters.setdefault(tensor, PointerArgument(tensor))
+        return tensor
+
+    def descriptor(self, nest: Nest, read: Read) -> str:
+        """Return the parameter that holds the descriptor for the block of ``read``."""
+        tensor = nest.tensor[read.tensor]
+        box = access.box(nest, read)
+        argument = DescriptorArgument(tensor.name, tensor.shape, tensor.strides, box)
+        for name, known in self.parameters.items():
+            if known == argument:
+                return name
+        name = self.names.fresh(f"{tensor.name}_desc")
+        self.parameters[name] = argument
+        return name
+
+    def vector(self, nest: Nest, index: Index) -> str:
+        """Return a name or short text for an index along one tile group, writing it if long.
+
+        An index that is an axis of the computation, whole or wrapped, is named after it.
+        """
+        if index in self._vectors:
+            return self._vectors[index]
+        axis = next((a for a in nest.definitions if nest.resolve(a) == index), None)
+        wrapped = index.terms[0][0] if len(index.terms) == 1 else None
+        if axis is not None and not index_text(index, str).isidentifier():
+            name = self._declare(axis, index_text(index, str))
+        elif isinstance(wrapped, Remainder) and index.terms[0][1] == 1 and not index.constant:
+            whole = self.vector(nest, wrapped.value)
+            whole = whole if whole.isidentifier() else f"({whole})"
+            name = self.assign(f"{whole}_wrapped", f"{whole} % {wrapped.divisor}")
+        else:
+            name = index_text(index, str)
+        self._vectors[index] = name
+        return name
+
+    def _declare(self, axis: str, text: str) -> str:
+        """Write an axis of the computation under its own name, which no leaf bears."""
+        if axis in self._vectors.values():
+            return self.assign(f"{axis}_part", text)
+        self.lines.add(f"{axis} = {text}")
+        return axis
+
+
+def spelled(nest: Nest, space: Space) -> Callable[[str], str]:
+    """Return how axes are written where the value spans ``space``."""
+
+    def spell(name: str) -> str:
+        group = nest.group_of(name)
+        return name if group is None else expand(name, space.index(group), len(space))
+
+    return spell
+
+
+def scalar_text(nest: Nest, index: Index) -> str:
+    """Write an index without tile axes, in 64 bits where its range needs them."""
+    return index_text(index, str, wide=is_wide(nest, index))
+
+
+def is_wide(nest: Nest, index: Index) -> bool:
+    """Whether values of ``index`` pass 32 bits."""
+    low, high = interval(index, nest.extents)
+    return max(-low, high) > LARGEST_INT32
+
+
+def scalar_part(nest: Nest, index: Index) -> Index:
+    """Return the terms of ``index`` that hold no tile axis, and its constant."""
+    terms = tuple(t for t in index.terms if not groups_of(nest, Index((t,))))
+    return Index(terms, index.constant)
+
+
+def placed(block: Block, space: Space) -> str:
+    """Return the text of ``block`` broadcast into ``space``."""
+    if not block.space or block.space == space:
+        return block.name
+    marks = ", ".join(":" if group in block.space else "None" for group in space)
+    return f"{block.name}[{marks}]"

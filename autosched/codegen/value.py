@@ -1,0 +1,56 @@
+"""Elementwise expressions as Triton text. Knows nothing of where operands come from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from autosched.codegen.dtype import TRITON_NAMES
+from search_space.expr import Call, Cast, Const, Expr, Read
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_PREFIX = {
+    "neg": "-({})",
+    "abs": "tl.abs({})",
+    "exp": "tl.exp({})",
+    "log": "tl.log({})",
+    "sqrt": "tl.sqrt({})",
+    "rsqrt": "tl.rsqrt({})",
+    "erf": "tl.erf({})",
+    "sigmoid": "tl.sigmoid({})",
+    # tanh(x) = 2 sigmoid(2x) - 1: Triton's language has no tanh of its own.
+    "tanh": "(2.0 * tl.sigmoid(2.0 * ({})) - 1.0)",
+    # NaN must come through, as it does in the reference.
+    "max": "tl.maximum({}, {}, propagate_nan=tl.PropagateNan.ALL)",
+    "min": "tl.minimum({}, {}, propagate_nan=tl.PropagateNan.ALL)",
+}
+
+IDENTITY = {"sum": "0.0", "max": 'float("-inf")'}
+
+
+def value_text(expr: Expr, read: Callable[[Read], str], compute_dtype: str) -> str:
+    """Write ``expr``; ``read`` gives the text of an operand already in the compute dtype."""
+
+    def write(node: Expr) -> str:
+        match node:
+            case Read():
+                return read(node)
+            case Const(value):
+                return constant_text(value)
+            case Cast(dtype, value):
+                wide = TRITON_NAMES[compute_dtype]
+                return f"({write(value)}).to({TRITON_NAMES[dtype]}).to({wide})"
+            case Call(function, args):
+                texts = [write(arg) for arg in args]
+                if function in _INFIX:
+                    return f"({texts[0]} {_INFIX[function]} {texts[1]})"
+                return _PREFIX[function].format(*texts)
+
+    return write(expr)
+
+
+def constant_text(value: float) -> str:
+    """Write a number as a literal that Triton reads back exactly."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)

@@ -1,0 +1,159 @@
+"""A nest: one computation as axes, accesses and statements, and what steps have made of it.
+
+A nest only holds state; ``search_space.apply`` changes it. Accesses stay written in the axes of
+the workload; ``definitions`` says what became of an axis, and ``resolve`` looks through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from search_space.dtype import accumulator
+from search_space.expr import Affine, reads
+from search_space.index import Index, axes_of, from_affine, substitute, variable
+from search_space.workload import Axis, Precision, Stage, Tensor, Workload
+
+Via = Literal["pointer", "descriptor"]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Axes, statements over them, and the decisions taken so far.
+
+    ``axes`` holds every axis that ever was; those in ``definitions`` have been split or fused
+    away, the others are *leaves*. A leaf is bound to the grid, held in a tile group, or a serial
+    loop. ``statements`` share the spatial axes; the last one stores.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    tensors: tuple[Tensor, ...]
+    #: Tensors that live in registers alone.
+    intermediates: tuple[str, ...]
+    statements: tuple[Stage, ...]
+    precision: Precision
+    definitions: Mapping[str, Index] = field(default_factory=dict)
+    #: Axes whose leaves can run past their extent.
+    overhangs: tuple[str, ...] = ()
+    guards: Mapping[str, Literal["mask", "wrap"]] = field(default_factory=dict)
+    grid: tuple[str, ...] = ()
+    swizzle: int = 1
+    multiprocessors: int = 0
+    per_multiprocessor: int = 0
+    groups: tuple[tuple[str, ...], ...] = ()
+    order: tuple[str, ...] = ()
+    unrolled: tuple[str, ...] = ()
+    vectors: Mapping[str, int] = field(default_factory=dict)
+    cache_reads: Mapping[str, Via] = field(default_factory=dict)
+    store: Via = "pointer"
+    parts: int = 1
+    tensorized: bool = False
+    swap: bool = False
+    #: The store adds to what is there; its buffer must be zeroed before.
+    atomic: bool = False
+    stages: int = 1
+    warps: int = 4
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """The extent of every axis by name."""
+        return {axis.name: axis.extent for axis in self.axes}
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Spatial or reduction, for every axis by name."""
+        return {axis.name: axis.kind for axis in self.axes}
+
+    @property
+    def tensor(self) -> dict[str, Tensor]:
+        """Every tensor by name."""
+        return {tensor.name: tensor for tensor in self.tensors}
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Axes that have been neither split nor fused."""
+        return tuple(axis.name for axis in self.axes if axis.name not in self.definitions)
+
+    @property
+    def tile_axes(self) -> tuple[str, ...]:
+        """The leaves that are held in a block."""
+        return tuple(name for group in self.groups for name in group)
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """The serial loops, outermost first: leaves neither on the grid nor in a block."""
+        taken = {*self.grid, *self.tile_axes}
+        free = [name for name in self.leaves if name not in taken]
+        return tuple([n for n in self.order if n in free] + [n for n in free if n not in self.order])
+
+    @property
+    def persistent(self) -> bool:
+        """Whether a program walks through several points of the grid."""
+        return self.per_multiprocessor > 0
+
+    @property
+    def output(self) -> Tensor:
+        """The tensor that the last statement stores."""
+        return self.tensor[self.statements[-1].output]
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The stored tensors that are read, in the order of ``tensors``."""
+        used = {read.tensor for stage in self.statements for read in reads(stage.value)}
+        return tuple(t for t in self.tensors if t.name in used and t.name not in self.intermediates)
+
+    def resolve(self, form: Affine | str) -> Index:
+        """Return an index, or an axis by name, in terms of leaves; leaves of extent 1 are 0."""
+        index = variable(form) if isinstance(form, str) else from_affine(form)
+        ones = {n: Index() for n in self.leaves if self.extents[n] == 1}
+        return substitute(index, {**self.definitions, **ones}, self.extents)
+
+    def ancestors(self, form: Affine) -> set[str]:
+        """Return the axes of ``form`` and every axis that they are defined by, down to leaves."""
+        found: set[str] = set()
+        pending = list(form.axes)
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found.add(name)
+                pending.extend(axes_of(self.definitions.get(name, Index())))
+        return found
+
+    def group_of(self, axis: str) -> int | None:
+        """Return the number of the tile group that holds ``axis``, or None."""
+        for number, group in enumerate(self.groups):
+            if axis in group:
+                return number
+        return None
+
+    def group_extent(self, number: int) -> int:
+        """Return the extent of a tile group: the product over its axes."""
+        extent = 1
+        for name in self.groups[number]:
+            extent *= self.extents[name]
+        return extent
+
+    def reduction_axes(self, stage: Stage) -> tuple[str, ...]:
+        """Return the axes of the workload that a statement reduces over."""
+        left = {name for form in stage.index for name in form.axes}
+        used = {n for read in reads(stage.value) for form in read.index for n in form.axes}
+        return tuple(axis.name for axis in self.axes if axis.name in used - left)
+
+    def compute_dtype(self) -> str:
+        """Return the dtype in which statements compute: the widest accumulator of the inputs."""
+        dtypes = [accumulator(tensor.dtype) for tensor in self.inputs]
+        return next((d for d in ("float64", "float32") if d in dtypes), dtypes[0])
+
+
+def initial(workload: Workload) -> Nest:
+    """Return the nest of ``workload`` with nothing decided."""
+    return Nest(
+        name="kernel",
+        axes=workload.axes,
+        tensors=tuple(workload.tensors.values()),
+        intermediates=tuple(t.name for t in workload.intermediates),
+        statements=workload.stages,
+        precision=workload.precision,
+    )

@@ -1,0 +1,37 @@
+"""Sketch rules: small functions from a workload to the sketches that apply, by structure alone."""
+
+from __future__ import annotations
+
+from search_space.rules.contraction import contraction_sketches
+from search_space.sketch import Sketch
+from search_space.target import Target
+from search_space.workload import Workload
+
+__all__ = ["NoSketch", "sketches"]
+
+
+class NoSketch(ValueError):
+    """No rule applies; the message says why, rule by rule."""
+
+
+#: Every rule: from a workload and a target to sketches, or to a sentence on why there are none.
+RULES = (contraction_sketches,)
+
+
+def sketches(workload: Workload, target: Target) -> tuple[Sketch, ...]:
+    """Return the sketches of every rule that applies.
+
+    Raises:
+        NoSketch: no rule applies.
+    """
+    found: list[Sketch] = []
+    reasons: list[str] = []
+    for rule in RULES:
+        answer = rule(workload, target)
+        if isinstance(answer, str):
+            reasons.append(f"{rule.__name__}: {answer}")
+        else:
+            found.extend(answer)
+    if not found:
+        raise NoSketch("no schedule is known for this computation: " + "; ".join(reasons))
+    return tuple(found)

@@ -1,0 +1,83 @@
+"""Which axes of a product are batch, M, N and K. Read off where they occur, nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from search_space import access
+from search_space.expr import Affine, Read
+from search_space.workload import Axis, Tensor, Workload
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A sum of products of two plain reads, with its axes by role, outermost first.
+
+    An axis in both operands and the output is batch; in ``a`` and the output M; in ``b`` and the
+    output N; in both operands only K. ``b`` is the operand that holds the output's last dimension.
+    """
+
+    a: Read
+    b: Read
+    batch: tuple[Axis, ...]
+    m: tuple[Axis, ...]
+    n: tuple[Axis, ...]
+    k: tuple[Axis, ...]
+
+
+def contraction(workload: Workload) -> Contraction | str:
+    """Return the roles of ``workload``'s axes, or one sentence on why it is no contraction."""
+    stage = workload.stages[0]
+    operands = access.product(stage)
+    if operands is None:
+        return "its first stage is not a sum of products of two tensors"
+    if any(later.reducer for later in workload.stages[1:]):
+        return "it has more than one reduction"
+    for read in (*operands, Read(stage.output, stage.index)):
+        if not all(form.single for form in read.index):
+            return f"an index of {read.tensor!r} is not one axis alone"
+        if len({form.single for form in read.index}) < len(read.index):
+            return f"an axis occurs twice in the index of {read.tensor!r}"
+    return _assign(workload, *operands, stage.index)
+
+
+def _assign(
+    workload: Workload, a: Read, b: Read, output: tuple[Affine, ...]
+) -> Contraction | str:
+    in_a, in_b, in_c = (_axes(index) for index in (a.index, b.index, output))
+    if output and output[-1].single in in_a - in_b:
+        a, b, in_a, in_b = b, a, in_b, in_a
+    roles: dict[str, list[Axis]] = {"batch": [], "m": [], "n": [], "k": []}
+    for axis in workload.axes:
+        held = (axis.name in in_a, axis.name in in_b, axis.name in in_c)
+        role = _ROLES.get(held)
+        if role is None:
+            return f"axis {axis.name!r} is summed over one operand alone"
+        roles[role].append(axis)
+    if not roles["m"] or not roles["n"]:
+        return "one operand holds no output axis of its own"
+    if not roles["k"]:
+        return "nothing is summed"
+    return Contraction(a, b, *(tuple(roles[r]) for r in ("batch", "m", "n", "k")))
+
+
+_ROLES = {
+    (True, True, True): "batch",
+    (True, False, True): "m",
+    (False, True, True): "n",
+    (True, True, False): "k",
+}
+
+
+def _axes(index: tuple[Affine, ...]) -> set[str]:
+    return {name for form in index for name in form.axes}
+
+
+def primary(axes: tuple[Axis, ...], *reads: tuple[Tensor, Read]) -> Axis:
+    """Return the axis to hold in blocks: one that is contiguous in a tensor, else the longest."""
+    for tensor, read in reads:
+        if tensor.strides[-1] == 1:
+            for axis in axes:
+                if read.index[-1].single == axis.name and axis.extent > 1:
+                    return axis
+    return max(axes, key=lambda axis: axis.extent)
