@@ -1,0 +1,159 @@
+"""A pool of processes that compile programs. Needs no GPU and knows nothing of measuring.
+
+A build past its deadline is killed and its worker replaced; a worker that crashes, aborts or
+leaves costs the one program it was given.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Mapping
+from concurrent.futures import CancelledError, Future
+from types import TracebackType
+
+from measure.child import Child, Lost
+from measure.job import Build, Built, CompileText, Texts, TritonTarget
+from measure.measurement import Failed, Failure
+from search_space.program import Program
+
+#: The compilers never run kernels, whatever this process does.
+_ENVIRONMENT: Mapping[str, str | None] = {"TRITON_INTERPRET": None, "OMP_NUM_THREADS": "1"}
+_Job = tuple[Build | CompileText, "Future[Built | Failed | Texts]"]
+
+
+class BuildError(RuntimeError):
+    """A program that did not compile where its text was asked for."""
+
+
+class BuilderPool:
+    """Worker processes, each driven by a thread that owns it. A context manager."""
+
+    def __init__(
+        self,
+        workers: int | None = None,
+        timeout_s: float = 60.0,
+        module: str = "measure.build_worker",
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._module = module
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._children: dict[int, Child] = {}
+        self._lock = threading.Lock()
+        count = workers or os.cpu_count() or 1
+        self._threads = [
+            threading.Thread(target=self._work, args=(n,), name=f"builder-{n}", daemon=True)
+            for n in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, program: Program, triton_target: TritonTarget) -> Future[Built | Failed]:
+        """Queue a program; the future holds Built or Failed, never an exception of the build."""
+        return self._submit(Build(program, triton_target))  # type: ignore[return-value]
+
+    def build(self, program: Program, triton_target: TritonTarget) -> Built | Failed:
+        """Compile a program and wait for it."""
+        return self.submit(program, triton_target).result()
+
+    def text(
+        self, program: Program, triton_target: TritonTarget
+    ) -> Mapping[str, Mapping[str, str]]:
+        """Return the compiler's levels by kernel and level; raises BuildError with the reason."""
+        reply = self._submit(CompileText(program, triton_target)).result()
+        if isinstance(reply, Texts):
+            return reply.kernels
+        raise BuildError(reply.detail if isinstance(reply, Failed) else "no text came back")
+
+    def close(self) -> None:
+        """Drop what waits, kill the workers and join the threads. May be called again."""
+        self._closing.set()
+        for _ in self._threads:
+            self._jobs.put(None)
+        with self._lock:
+            for child in self._children.values():
+                child.kill()
+        for thread in self._threads:
+            thread.join()
+
+    def __enter__(self) -> BuilderPool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _submit(self, request: Build | CompileText) -> Future[Built | Failed | Texts]:
+        future: Future[Built | Failed | Texts] = Future()
+        if self._closing.is_set():
+            raise RuntimeError("the builder pool is closed")
+        self._jobs.put((request, future))
+        return future
+
+    def _work(self, slot: int) -> None:
+        """Serve jobs with a child of this thread's own until the pool closes."""
+        while (job := self._jobs.get()) is not None:
+            request, future = job
+            if self._closing.is_set():
+                future.cancel()
+            elif future.set_running_or_notify_cancel():
+                self._answer(slot, request, future)
+        self._drop(slot)
+
+    def _answer(
+        self, slot: int, request: Build | CompileText, future: Future[Built | Failed | Texts]
+    ) -> None:
+        try:
+            reply = self._child(slot).ask(request, self._timeout_s)
+        except Exception as error:  # noqa: BLE001  handed to whoever waits
+            future.set_exception(error)
+            return
+        if isinstance(reply, Lost):
+            self._drop(slot)
+            reply = _failure(reply, self._timeout_s)
+        future.set_result(reply)
+
+    def _child(self, slot: int) -> Child:
+        with self._lock:
+            if self._closing.is_set():
+                raise CancelledError
+            if slot not in self._children:
+                self._children[slot] = Child(self._module, _ENVIRONMENT)
+            return self._children[slot]
+
+    def _drop(self, slot: int) -> None:
+        with self._lock:
+            child = self._children.pop(slot, None)
+        if child is not None:
+            child.close()
+
+
+def _failure(lost: Lost, timeout_s: float) -> Failed:
+    if lost.reason == "deadline":
+        return Failed(
+            Failure.TIMEOUT, f"the build took more than {timeout_s:g} s", build_s=timeout_s
+        )
+    return Failed(Failure.COMPILE, f"the compiler broke: {lost.detail}")
+
+
+def build(program: Program, triton_target: TritonTarget, timeout_s: float = 60.0) -> Built | Failed:
+    """Compile one program in a process of its own."""
+    with BuilderPool(1, timeout_s) as pool:
+        return pool.build(program, triton_target)
+
+
+def compile_text(
+    program: Program, triton_target: TritonTarget, timeout_s: float = 60.0
+) -> Mapping[str, Mapping[str, str]]:
+    """Return ttir, ttgir, llir, ptx and sass (amdgcn for AMD) by kernel name and level.
+
+    Raises BuildError with the reason where the program does not compile.
+    """
+    with BuilderPool(1, timeout_s) as pool:
+        return pool.text(program, triton_target)
