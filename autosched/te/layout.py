@@ -8,11 +8,18 @@ from dataclasses import replace
 from autosched.te.error import IllegalExpression
 from autosched.te.position import LARGEST, check_integer
 from search_space.dtype import size_bytes
-from search_space.workload import Tensor, Workload, contiguous_strides
+from search_space.workload import Tensor, Workload
 
 #: The largest alignment that can be promised.
 MOST_ALIGNED_BYTES = 256
 DEEPEST_RANK = 8
+#: In what a result over inputs of a dtype is stored where nobody says; else in the same.
+_WIDER_STORE = {"float8_e4m3": "bfloat16", "int8": "int32"}
+
+
+def default_store(dtype: str) -> str:
+    """Return the dtype in which a result over inputs of ``dtype`` is stored by default."""
+    return _WIDER_STORE.get(dtype, dtype)
 
 
 def stored(
@@ -109,8 +116,3 @@ def _injective(tensor: Tensor) -> bool:
                 return False
             reach += stride * (extent - 1)
     return True
-
-
-def is_contiguous(tensor: Tensor) -> bool:
-    """Tell whether the strides are the row-major ones of the shape."""
-    return tensor.strides == contiguous_strides(tensor.shape)

@@ -56,11 +56,28 @@ def workload(
         intermediates=tuple(lowering.intermediates.values()),
         output=Tensor(body.name, body.shape, stored_dtype),
         stages=stages,
-        precision=precision,
         label=label,
     )
     _check(result)
-    return result
+    return with_precision(result, precision)
+
+
+def with_precision(workload: Workload, precision: Precision) -> Workload:
+    """Return ``workload`` with products of float32 formed another way: another key.
+
+    "tf32" is refused where there are no such products; raises IllegalExpression.
+    """
+    if precision not in PRECISIONS:
+        raise IllegalExpression(
+            f"precision {str(precision)[:40]!r} is unknown; known: {', '.join(PRECISIONS)}",
+            ("precision",),
+        )
+    if precision == "tf32" and not _multiplies_float32(workload):
+        raise IllegalExpression(
+            "precision tf32 is about products of float32 inputs, and there are none",
+            ("precision",),
+        )
+    return replace(workload, precision=precision)
 
 
 def _without_reduction(output: Computed) -> Computed:
@@ -92,9 +109,11 @@ def _names(value: Value) -> set[str]:
 def _stored(value: Value, dtype: str | None) -> tuple[Expr, str]:
     """Take an outermost cast as the rounding of the store."""
     expr = value.expr
-    if isinstance(expr, Cast) and dtype in (None, expr.dtype):
-        return expr.value, expr.dtype
-    return expr, check_dtype(dtype or value.dtype or "float32")
+    if dtype is None:
+        dtype = expr.dtype if isinstance(expr, Cast) else value.dtype or "float32"
+    while isinstance(expr, Cast) and expr.dtype == dtype:
+        expr = expr.value
+    return expr, check_dtype(dtype)
 
 
 def _resolve(expr: Expr, value: Value, lowering: _Lowering, axes: dict[str, Affine]) -> Expr:
@@ -178,18 +197,11 @@ def _check(result: Workload) -> None:
             raise IllegalExpression(f"{name!r} names two things, rename one")
     if not result.inputs:
         raise IllegalExpression(f"{result.output.name!r} reads no input")
-    check_layout(result.output, written=True)
+    try:
+        check_layout(result.output, written=True)
+    except IllegalExpression as error:
+        raise IllegalExpression(error.fact) from error
     _check_store(result)
-    if result.precision not in PRECISIONS:
-        raise IllegalExpression(
-            f"precision {str(result.precision)[:40]!r} is unknown; known: {', '.join(PRECISIONS)}",
-            ("precision",),
-        )
-    if result.precision == "tf32" and not _multiplies_float32(result):
-        raise IllegalExpression(
-            "precision tf32 is about products of float32 inputs, and there are none",
-            ("precision",),
-        )
 
 
 def _all_tensors(result: Workload) -> tuple[Tensor, ...]:
@@ -203,7 +215,7 @@ def _check_store(result: Workload) -> None:
         return
     raise IllegalExpression(
         f"{result.output.name!r} is stored as {stored}: only integers are, and only as int32",
-        ("output", "dtype"),
+        ("dtype",),
     )
 
 

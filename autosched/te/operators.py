@@ -9,21 +9,17 @@ from dataclasses import dataclass
 
 from autosched.te import function, lower
 from autosched.te.error import IllegalExpression
+from autosched.te.layout import default_store
 from autosched.te.name import fresh_name
 from autosched.te.position import Position, axis_position, new_axis
 from autosched.te.reduction import sum
 from autosched.te.tensor import define, placeholder
 from autosched.te.value import Value
+from search_space.dtype import DTYPES
 from search_space.workload import Axis, AxisKind, Precision, Workload
 
-#: Dtypes of operands, and in what a product is stored where the caller does not say.
-OPERAND_DTYPES: dict[str, str] = {
-    "float16": "float16",
-    "bfloat16": "bfloat16",
-    "float32": "float32",
-    "float8_e4m3": "bfloat16",
-    "int8": "int32",
-}
+#: What can be multiplied.
+OPERAND_DTYPES = ("float16", "bfloat16", "float32", "float8_e4m3", "int8")
 #: Epilogues without an argument or an input of their own.
 ELEMENTWISE: dict[str, Callable[[Value], Value]] = {
     "relu": function.relu,
@@ -99,6 +95,11 @@ class _Product:
                 f"{', '.join(OPERAND_DTYPES)}",
                 ("dtype",),
             )
+        if self.stored not in DTYPES:
+            raise IllegalExpression(
+                f"{str(self.stored)[:40]!r} is unknown; known: {', '.join(DTYPES)}",
+                ("out_dtype",),
+            )
         axes = (*batch, _axis("m", "i", m), _axis("n", "j", n))
         *b, i, j = map(axis_position, axes)
         inner = axis_position(_axis("k", "k", k, "reduction"))
@@ -106,22 +107,23 @@ class _Product:
         other = _read_input("B", self.dtype, (*b, j, inner) if self.trans_b else (*b, inner, j))
         accumulated = define("acc", axes, sum(a * other, axis=inner))
         result = _apply(self.epilogue, accumulated[(*b, i, j)], (*b, i, j), self.stored)
-        return lower.workload(
-            define("C", axes, result),
-            precision=self.precision,
-            dtype=self.stored,
-            label=self._label(batch, m, n, k),
-        )
+        label = self._label(batch, m, n, k)
+        try:
+            built = lower.workload(define("C", axes, result), dtype=self.stored, label=label)
+        except IllegalExpression as error:
+            path = ("out_dtype",) if error.path == ("dtype",) else error.path
+            raise IllegalExpression(error.fact, path) from error
+        return lower.with_precision(built, self.precision)
 
     @property
     def stored(self) -> str:
         """The dtype of C."""
-        return OPERAND_DTYPES[self.dtype] if self.out_dtype is None else self.out_dtype
+        return default_store(self.dtype) if self.out_dtype is None else self.out_dtype
 
     def _label(self, batch: tuple[Axis, ...], m: int, n: int, k: int) -> str:
         sizes = "x".join(str(extent) for extent in (*(a.extent for a in batch), m, n, k))
         layout = "nt"[self.trans_a] + "nt"[self.trans_b]
-        stored = [self.stored] * (self.stored != OPERAND_DTYPES[self.dtype])
+        stored = [self.stored] * (self.stored != default_store(self.dtype))
         precision = [self.precision] * (self.dtype == "float32")
         name = "batch_matmul" if batch else "matmul"
         return " ".join((name, sizes, self.dtype, *stored, layout, *precision, *self.epilogue))
@@ -156,9 +158,7 @@ def _function(word: str) -> Callable[[Value], Value]:
         return ELEMENTWISE[name]
     if name == "scale" and _FACTOR.fullmatch(factor) and math.isfinite(float(factor)):
         return lambda operand: operand * float(factor)
-    raise IllegalExpression(
-        f"{str(word)[:40]!r} is no epilogue; known: {', '.join(EPILOGUES)}", ("epilogue",)
-    )
+    raise IllegalExpression(f"{str(word)[:40]!r} is no epilogue; known: {', '.join(EPILOGUES)}")
 
 
 def _read_input(name: str, dtype: str, index: tuple[Position, ...]) -> Value:

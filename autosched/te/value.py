@@ -81,7 +81,7 @@ def value(thing: object) -> Value:
     if isinstance(thing, bool) or not isinstance(thing, int | float):
         raise IllegalExpression(f"a value is a read, a number or a function, not {thing!r:.60}")
     try:
-        number = float(thing)
+        number = float(thing) + 0.0  # no negative zero: equal trees have equal texts
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
@@ -148,5 +148,7 @@ def join_dtypes(dtypes: Iterable[str | None]) -> str | None:
 def check_dtype(dtype: object) -> str:
     """Return ``dtype`` if it is known; raises IllegalExpression naming those that are."""
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise IllegalExpression(f"dtype {str(dtype)[:40]!r} is unknown; known: {', '.join(DTYPES)}")
+        raise IllegalExpression(
+            f"dtype {str(dtype)[:40]!r} is unknown; known: {', '.join(DTYPES)}", ("dtype",)
+        )
     return dtype

@@ -1,0 +1,107 @@
+"""Validation errors as one sentence with a place. Knows the schema's fields, no files."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from autosched.spec.document import Document, Path
+from autosched.spec.error import SpecError
+from autosched.spec.schema import OPS, OWNERS, SpecFields
+
+_WISHES = {
+    "int_type": "an integer",
+    "float_type": "a number",
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+
+
+def explain(document: Document, errors: ValidationError) -> SpecError:
+    """Return the first error in the order of the document; unknown keys go before missing ones,
+    since a key that is missing is often there, misspelt."""
+    details = errors.errors(include_url=False)
+    first = min(details, key=lambda d: (_RANK.get(d["type"], 1), _order(document, d)))
+    return _explain_one(document, first)
+
+
+_RANK = {"extra_forbidden": 0, "missing": 2}
+
+
+def _order(document: Document, detail: ErrorDetails) -> tuple[int, int]:
+    place = document.values.get(_path(detail["loc"]))
+    return (place.line or 0, place.column) if place else (0, 0)
+
+
+def _explain_one(document: Document, detail: ErrorDetails) -> SpecError:
+    location, path = detail["loc"], _path(detail["loc"])
+    kind, given = detail["type"], detail["input"]
+    if kind == "extra_forbidden":
+        return document.error(path, unknown(str(path[-1]), _known(location)), key=True)
+    if kind == "missing":
+        return document.error(path, "is missing", key=True)
+    if kind == "union_tag_invalid":
+        return document.error(
+            (*path, "op"), f"{show(given['op'])} is {unknown(str(given['op']), OPS)}"
+        )
+    return document.error(path, _fact(kind, given, detail))
+
+
+def _fact(kind: str, given: Any, detail: ErrorDetails) -> str:
+    context = detail.get("ctx", {})
+    if kind == "union_tag_not_found":
+        if not isinstance(given, dict):
+            return f"a mapping is expected, not {show(given)}"
+        return "says both op and expr" if "op" in given else "says neither op nor expr"
+    if kind in _WISHES:
+        return f"{_WISHES[kind]} is expected, not {show(given)}"
+    if kind == "literal_error":
+        known = [
+            word.strip("' ") for word in str(context["expected"]).replace(" or ", ",").split(",")
+        ]
+        return f"{show(given)} is {unknown(str(given), known)}"
+    if kind == "greater_than_equal":
+        return f"{show(given)} is below {context['ge']}"
+    if kind == "less_than_equal":
+        return f"{show(given)} is past the limit of {context['le']}"
+    if kind == "string_pattern_mismatch":
+        return f"{show(given)} is not a name of letters, digits, '.', '_' and '-'"
+    return f"{show(given)}: {detail['msg'].lower()}"
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """Return the rest of a sentence on a name that is not one of ``known``."""
+    names = tuple(known)
+    near = difflib.get_close_matches(name[:80], names, n=1)
+    return f"unknown, did you mean {near[0]}" if near else f"unknown; known: {', '.join(names)}"
+
+
+def show(value: Any) -> str:
+    """Return a value as a spec writes it, cut short."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return "nothing" if value is None else repr(value)[:60]
+
+
+def _path(location: Path) -> Path:
+    """Drop the marks that name the kind of a workload."""
+    return tuple(part for part in location if not str(part).startswith("<"))
+
+
+def _known(location: Path) -> tuple[str, ...]:
+    owner: Any = SpecFields
+    for part in location[:-1]:
+        owner = OWNERS.get(part, owner)
+    return tuple(owner.model_fields)

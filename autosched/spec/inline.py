@@ -1,0 +1,57 @@
+"""The inline form of a workload, ``op:key=value,...``, as a document. Knows no schema."""
+
+from __future__ import annotations
+
+import re
+
+from autosched.spec.document import Document, Path, Place
+from autosched.spec.error import SpecError
+
+#: What errors call the argument.
+NAME = "argument"
+LONGEST = 4_000
+_OP = re.compile(r"([A-Za-z][A-Za-z0-9_]*):")
+_INTEGER = re.compile(r"-?[0-9]{1,30}")
+_WORDS: dict[str, bool] = {"true": True, "false": False}
+
+
+def is_inline(argument: str) -> bool:
+    """Tell whether ``argument`` reads as ``op:...`` rather than as a file's path."""
+    return _OP.match(argument) is not None
+
+
+def read(argument: str) -> Document:
+    """Read ``op:key=value,...``; lists are joined by "+" (``epilogue=bias+relu``).
+
+    Errors name the column of the argument, counted from 1. Raises SpecError.
+    """
+    match = _OP.match(argument)
+    if match is None or len(argument) > LONGEST:
+        raise SpecError(
+            f"{NAME}:1: a workload in words is op:key=value,..., at most {LONGEST} long"
+        )
+    fields: dict[str, object] = {"op": match.group(1)}
+    keys: dict[Path, Place] = {("workload", "op"): Place(1)}
+    values: dict[Path, Place] = {("workload",): Place(1), ("workload", "op"): Place(1)}
+    column = match.end() + 1
+    for part in argument[match.end() :].split(","):
+        key, equals, text = part.partition("=")
+        if not equals or not key.strip():
+            raise SpecError(f"{NAME}:{column}: key=value is expected, not {part[:40]!r}")
+        name = key.strip()
+        if name in fields:
+            raise SpecError(f"{NAME}:{column}: workload.{name[:40]}: stands twice")
+        keys["workload", name] = Place(column)
+        values["workload", name] = Place(column + len(key) + 1)
+        fields[name] = _value(name, text.strip())
+        column += len(part) + 1
+    return Document(NAME, {"workload": fields}, keys, values, (argument,), inline=True)
+
+
+def _value(name: str, text: str) -> object:
+    if name == "epilogue":
+        # A "+" before a letter joins; one before a digit is an exponent's sign.
+        return [word.strip() for word in re.split(r"\+(?=\s*[A-Za-z])", text)] if text else []
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return _WORDS.get(text, text)

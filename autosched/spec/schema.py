@@ -1,0 +1,170 @@
+"""What a spec may say: one schema for files and for the inline form, and its JSON Schema.
+
+Knows the fields and their types; whether a computation makes sense is for ``autosched.te``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
+
+from autosched.te import operators, text
+from autosched.te.form import Form, Output, Stored
+from search_space.workload import Workload
+
+LARGEST = 1 << 40
+Extent = Annotated[int, Field(ge=1, le=LARGEST)]
+Stride = Annotated[int, Field(ge=0, le=LARGEST)]
+Alignment = Annotated[int, Field(ge=1, le=256)]
+DtypeName = Literal["float16", "bfloat16", "float32", "float64", "float8_e4m3", "int8", "int32"]
+OperandDtype = Literal["float16", "bfloat16", "float32", "float8_e4m3", "int8"]
+PrecisionName = Literal["ieee", "tf32"]
+Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
+_EPILOGUE = {"pattern": r"^(bias|residual|relu|gelu|gelu_tanh|silu|scale:[-+0-9.eE]+)$"}
+Epilogue = Annotated[str, Field(json_schema_extra=_EPILOGUE)]
+
+
+class _Fields(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _Labelled(_Fields):
+    id: Identifier | None = Field(None, description="what tables and --only call it")
+    source: str | None = Field(None, description="where the shape comes from")
+
+
+class MatmulFields(_Labelled):
+    """C[m, n] of A[m, k] and B[k, n]; trans_a: A is stored [k, m]; trans_b: B as [n, k]."""
+
+    op: Literal["matmul"]
+    m: Extent
+    n: Extent
+    k: Extent
+    dtype: OperandDtype
+    out_dtype: DtypeName | None = None
+    trans_a: bool = False
+    trans_b: bool = False
+    precision: PrecisionName = Field("ieee", description="products of float32: exact or tf32")
+    epilogue: list[Epilogue] = Field(default_factory=list)
+
+    def workload(self) -> Workload:
+        """Return the workload; raises IllegalExpression."""
+        return operators.matmul(self.m, self.n, self.k, **self._how())
+
+    def _how(self) -> dict[str, Any]:
+        names = ("dtype", "out_dtype", "trans_a", "trans_b", "precision", "epilogue")
+        return {name: getattr(self, name) for name in names}
+
+
+class BatchMatmulFields(MatmulFields):
+    """``batch`` matmuls side by side, a leading dimension everywhere but in a bias."""
+
+    op: Literal["batch_matmul"]  # type: ignore[assignment]
+    batch: Extent
+
+    def workload(self) -> Workload:
+        """Return the workload; raises IllegalExpression."""
+        return operators.batch_matmul(self.batch, self.m, self.n, self.k, **self._how())
+
+
+class InputFields(_Fields):
+    """How an input is stored; strides in elements, row-major by default."""
+
+    shape: list[Extent]
+    dtype: DtypeName
+    strides: list[Stride] | None = None
+    alignment_bytes: Alignment = 16
+
+
+class OutputFields(_Fields):
+    """How the output is stored; by default in the dtype of what is reduced, row-major."""
+
+    dtype: DtypeName | None = None
+    strides: list[Stride] | None = None
+    alignment_bytes: Alignment = 16
+
+
+class ExpressionFields(_Labelled):
+    """A computation as text: C[i,j] += A[i,k] * B[k,j], sizes, inputs and an epilogue."""
+
+    expr: str
+    sizes: dict[str, Extent]
+    inputs: dict[str, InputFields]
+    epilogue: str | None = None
+    output: OutputFields = Field(default_factory=OutputFields)
+    precision: PrecisionName = "ieee"
+
+    def workload(self) -> Workload:
+        """Return the workload; raises IllegalExpression."""
+        inputs = {name: Stored(**_tuples(held)) for name, held in self.inputs.items()}
+        output = Output(**_tuples(self.output))
+        return text.read(Form(self.expr, self.sizes, inputs, self.epilogue, output, self.precision))
+
+
+def _tuples(fields: BaseModel) -> dict[str, Any]:
+    held = fields.model_dump()
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in held.items()}
+
+
+def tag(data: Any) -> str | None:
+    """Return which kind of workload ``data`` states, None if it says none or two."""
+    if not isinstance(data, dict) or ("op" in data) == ("expr" in data):
+        return None
+    return "<expr>" if "expr" in data else f"<{str(data['op'])[:40]}>"
+
+
+WorkloadFields = Annotated[
+    Annotated[MatmulFields, Tag("<matmul>")]
+    | Annotated[BatchMatmulFields, Tag("<batch_matmul>")]
+    | Annotated[ExpressionFields, Tag("<expr>")],
+    Discriminator(tag),
+]
+
+
+class SuiteFields(_Fields):
+    """Workloads under one name, each with an id."""
+
+    name: Identifier
+    workloads: Annotated[list[WorkloadFields], Field(min_length=1)]
+
+
+class TuneFields(_Fields):
+    """Defaults for tuning; flags and the environment go before them."""
+
+    trials: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    seed: Annotated[int, Field(ge=0, le=(1 << 32) - 1)] | None = None
+    early_stopping: Annotated[int, Field(ge=1)] | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] | None = None
+    effort: Literal["quick", "normal", "full"] | None = None
+
+
+class SpecFields(_Fields):
+    """A spec file: one workload or a suite, and defaults for tuning."""
+
+    model_config = ConfigDict(
+        title="autosched spec",
+        json_schema_extra={"oneOf": [{"required": ["workload"]}, {"required": ["suite"]}]},
+    )
+    workload: WorkloadFields | None = None
+    suite: SuiteFields | None = None
+    tune: TuneFields = Field(default_factory=TuneFields)
+
+
+#: The fields that a step of an error's path leads to.
+OWNERS: dict[str | int, type[BaseModel]] = {
+    "<matmul>": MatmulFields,
+    "<batch_matmul>": BatchMatmulFields,
+    "<expr>": ExpressionFields,
+    "inputs": InputFields,
+    "output": OutputFields,
+    "suite": SuiteFields,
+    "tune": TuneFields,
+}
+OPS = ("matmul", "batch_matmul")
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of spec files, for editors."""
+    schema = SpecFields.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

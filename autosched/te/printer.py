@@ -1,0 +1,129 @@
+"""Forms and texts of workloads. Knows how trees are written, not how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autosched.te.error import IllegalExpression
+from autosched.te.form import Form, Output, Stored
+from autosched.te.parser import REDUCERS
+from search_space.expr import Affine, Call, Cast, Const, Expr, Read, derived, reads, rewrite
+from search_space.workload import Stage, Tensor, Workload
+
+_SIGNS = {reducer: sign for sign, reducer in REDUCERS.items()}
+#: How tightly infix functions bind, and their sign.
+_INFIX = {"add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "div": ("/", 2)}
+
+
+def form(workload: Workload) -> Form:
+    """Return the fields of a spec that states ``workload``; raises IllegalExpression if none."""
+    statements, epilogue = _statements(workload)
+    output = workload.output
+    return Form(
+        expr="; ".join(statements),
+        sizes=workload.extents,
+        inputs={t.name: Stored(t.shape, t.dtype, *_layout(t)) for t in workload.inputs},
+        epilogue=epilogue,
+        output=Output(output.dtype, *_layout(output)),
+        precision=workload.precision,
+    )
+
+
+def block(form: Form) -> str:
+    """Return ``form`` as the lines that stand under ``workload:`` in a spec."""
+    lines = [f"expr: {form.expr}", f"sizes: {_flow(form.sizes)}"]
+    inputs = {name: _flow(_stored(how)) for name, how in form.inputs.items()}
+    lines.append(f"inputs: {_flow(inputs)}")
+    if form.epilogue is not None:
+        lines.append(f'epilogue: "{form.epilogue}"')
+    lines.append(f"output: {_flow(_stored(form.output))}")
+    if form.precision != "ieee":
+        lines.append(f"precision: {form.precision}")
+    return "\n".join(lines) + "\n"
+
+
+def expression(expr: Expr, loosest: int = 0) -> str:
+    """Return ``expr`` infix; in parentheses if it binds less tightly than ``loosest``."""
+    known = derived(expr)
+    if known is not None:
+        return f"{known[0]}({expression(known[1])})"
+    match expr:
+        case Read(tensor, index):
+            return f"{tensor}[{','.join(affine(place) for place in index)}]"
+        case Const(number):
+            return repr(float(number)).removesuffix(".0")
+        case Cast(dtype, inner):
+            return f"{dtype}({expression(inner)})"
+        case Call(function, (left, right)) if function in _INFIX:
+            sign, tightness = _INFIX[function]
+            # Chains lean left, so the right operand binds tighter than its sign.
+            text = f"{expression(left, tightness)} {sign} {expression(right, tightness + 1)}"
+            return f"({text})" if tightness < loosest else text
+        case Call(function, args):
+            return f"{function}({', '.join(expression(arg) for arg in args)})"
+
+
+def affine(place: Affine) -> str:
+    """Return an index such as ``2*y+r-1``."""
+    parts = [_term(name, coefficient) for name, coefficient in place.terms]
+    if place.constant or not parts:
+        parts.append(f"{place.constant:+}")
+    return "".join(parts).removeprefix("+")
+
+
+def _term(name: str, coefficient: int) -> str:
+    if abs(coefficient) == 1:
+        return f"{'+' if coefficient > 0 else '-'}{name}"
+    return f"{coefficient:+}*{name}"
+
+
+def _statements(workload: Workload) -> tuple[list[str], str | None]:
+    """Write an accumulator and its output as one statement and an epilogue where they are so."""
+    *before, last = workload.stages
+    if last.reducer is not None:
+        raise IllegalExpression(f"{last.output!r} is reduced without an accumulator")
+    if len(before) == 1 and before[0].index == last.index and before[0].reducer:
+        accumulator = before[0].output
+        if _reads_at(last, accumulator) == {last.index}:
+            renamed = _renamed(last.value, accumulator, last.output)
+            plain = renamed == Read(last.output, last.index)
+            return [_statement(before[0], last.output)], None if plain else expression(renamed)
+    return [_statement(stage, stage.output) for stage in workload.stages], None
+
+
+def _statement(stage: Stage, name: str) -> str:
+    left = f"{name}[{','.join(affine(place) for place in stage.index)}]"
+    return f"{left} {_SIGNS[stage.reducer]} {expression(stage.value)}"
+
+
+def _reads_at(stage: Stage, tensor: str) -> set[tuple[Affine, ...]]:
+    return {read.index for read in reads(stage.value) if read.tensor == tensor}
+
+
+def _renamed(value: Expr, old: str, new: str) -> Expr:
+    def change(node: Expr) -> Expr:
+        return Read(new, node.index) if isinstance(node, Read) and node.tensor == old else node
+
+    return rewrite(value, change)
+
+
+def _layout(tensor: Tensor) -> tuple[tuple[int, ...] | None, int]:
+    plain = Tensor(tensor.name, tensor.shape, tensor.dtype).strides == tensor.strides
+    return None if plain else tensor.strides, tensor.alignment_bytes
+
+
+def _stored(how: Stored | Output) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    if isinstance(how, Stored):
+        fields["shape"] = list(how.shape)
+    if how.dtype is not None:
+        fields["dtype"] = how.dtype
+    if how.strides is not None:
+        fields["strides"] = list(how.strides)
+    if how.alignment_bytes != 16:
+        fields["alignment_bytes"] = how.alignment_bytes
+    return fields
+
+
+def _flow(fields: Mapping[str, object]) -> str:
+    return "{" + ", ".join(f"{name}: {held}" for name, held in fields.items()) + "}"
