@@ -99,7 +99,9 @@ def _fuse(nest: Nest, step: Fuse) -> tuple[Nest, ...]:
         inner //= extent
         whole = Index(((Quotient(variable(step.fused), inner), 1),))
         part = whole if inner > 1 else variable(step.fused)
-        definitions[axis] = Index(((Remainder(part, extent), 1),)) if inner * extent < total else part
+        definitions[axis] = (
+            Index(((Remainder(part, extent), 1),)) if inner * extent < total else part
+        )
     axes = (*nest.axes, Axis(step.fused, total, kinds.pop()))
     return (replace(nest, axes=axes, definitions=definitions),)
 
@@ -220,7 +222,8 @@ def _split_reduction(nest: Nest, step: SplitReduction) -> tuple[Nest, ...]:
 def _shared(nest: Nest, step: SplitReduction, parts: int, block: int) -> Nest:
     """Return the first nest: each part sums its share and leaves it in the workspace."""
     stage, extent = nest.statements[0], nest.extents[step.axis]
-    rest = -(-(-(-extent // block)) // parts) * block
+    blocks = -(-extent // block)
+    rest = -(-blocks // parts) * block
     workspace = _workspace(nest, step, parts)
     index = stage.index if step.via == "atomic" else (Affine.axis(step.part), *stage.index)
     store = Stage(workspace.name, index, Read(stage.output, stage.index))
@@ -271,7 +274,10 @@ def initial_like(nest: Nest) -> Nest:
 def _workspace(nest: Nest, step: SplitReduction, parts: int) -> Tensor:
     accumulator = nest.tensor[nest.statements[0].output]
     shape = accumulator.shape if step.via == "atomic" else (parts, *accumulator.shape)
-    return Tensor("partial", shape, accumulator.dtype)
+    name = "partial"
+    while name in nest.tensor or name in nest.extents:
+        name += "_"
+    return Tensor(name, shape, accumulator.dtype)
 
 
 def _unroll(nest: Nest, step: Unroll) -> tuple[Nest, ...]:

@@ -88,8 +88,7 @@ def _conditions(nest: Nest, read: Read, *, load: bool) -> list[Condition]:
     found: list[Condition] = []
     for number, form in enumerate(read.index):
         guarded = (nest.ancestors(form) & set(nest.overhangs)) - wraps
-        for axis in sorted(guarded):
-            found.append(Condition(nest.resolve(axis), None, nest.extents[axis]))
+        found.extend(Condition(nest.resolve(a), None, nest.extents[a]) for a in sorted(guarded))
         position = _position(nest, form, load=load)
         low, high = interval(position, nest.extents)
         extent = nest.tensor[read.tensor].shape[number]

@@ -112,9 +112,7 @@ def name_conditions(scope: Scope, nest: Nest, conditions: tuple[Condition, ...])
             scope.vector(nest, condition.index)
 
 
-def mask_text(
-    scope: Scope, nest: Nest, conditions: tuple[Condition, ...], space: Space
-) -> str:
+def mask_text(scope: Scope, nest: Nest, conditions: tuple[Condition, ...], space: Space) -> str:
     """Return the conjunction of ``conditions`` broadcast into ``space``; empty without any."""
     return " & ".join(
         test for condition in conditions for test in _tests(scope, nest, condition, space)

@@ -7,7 +7,7 @@ from autosched.codegen.kernel import write_kernel
 from autosched.codegen.promise import promises
 from search_space.apply import replay
 from search_space.nest import Nest
-from search_space.program import Buffer, Kernel, Program
+from search_space.program import Buffer, BufferRole, Kernel, Program
 from search_space.schedule import Schedule
 from search_space.target import Target
 from search_space.workload import Tensor, Workload
@@ -46,19 +46,20 @@ def _kernel(nest: Nest, target: Target) -> Kernel:
 
 
 def _buffers(workload: Workload, nests: tuple[Nest, ...]) -> tuple[Buffer, ...]:
-    buffers = [_buffer(tensor, "input") for tensor in workload.inputs]
-    for nest in nests[:-1]:
-        buffers.append(_buffer(nest.output, "workspace", zeroed=nest.atomic))
-    return (*buffers, _buffer(workload.output, "output"))
+    return (
+        *(_buffer(tensor, "input") for tensor in workload.inputs),
+        *(_buffer(nest.output, "workspace", zeroed=nest.atomic) for nest in nests[:-1]),
+        _buffer(workload.output, "output"),
+    )
 
 
-def _buffer(tensor: Tensor, role: str, *, zeroed: bool = False) -> Buffer:
+def _buffer(tensor: Tensor, role: BufferRole, *, zeroed: bool = False) -> Buffer:
     return Buffer(
         name=tensor.name,
         shape=tensor.shape,
         strides=tensor.strides,
         dtype=tensor.dtype,
-        role=role,  # type: ignore[arg-type]
+        role=role,
         zeroed=zeroed,
         alignment_bytes=tensor.alignment_bytes,
     )

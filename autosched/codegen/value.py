@@ -51,6 +51,6 @@ def value_text(expr: Expr, read: Callable[[Read], str], compute_dtype: str) -> s
 
 def constant_text(value: float) -> str:
     """Write a number as a literal that Triton reads back exactly."""
-    if isinstance(value, float) and not math.isfinite(value):
+    if not math.isfinite(value):
         return f'float("{value}")'
     return repr(value)

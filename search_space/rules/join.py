@@ -3,32 +3,31 @@ left open: it moves few bytes, and blocks sized to fill the GPU serve every case
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
+from search_space.rules.role import Blocking
 from search_space.steps import Bind, Split, Step, Tile, Warps
 from search_space.target import Target
-from search_space.workload import Workload
 
 #: Elements of one block: few enough to spread a small output, enough to keep four warps busy.
 LEAST_BLOCK, LARGEST_BLOCK = 128, 1024
 LARGEST_ROW = 256
 
 
-def join_steps(workload: Workload, target: Target) -> Iterator[Step]:
-    """Yield the steps of nest 1: the last two axes of the output in blocks, the rest on the grid."""
-    axes = [axis for axis in workload.axes if axis.kind == "spatial"]
-    *rest, rows, columns = axes if len(axes) > 1 else (axes[0], axes[0])
-    total = 1
-    for axis in axes:
-        total *= axis.extent
+def join_steps(blocks: Blocking, target: Target) -> Iterator[Step]:
+    """Yield the steps of nest 1: the block's axes in blocks again, the rest on the grid."""
+    rows, columns = blocks.m, blocks.n
+    total = math.prod(blocks.workload.output.shape)
     block = _clamp(_power_below(total // target.multiprocessors), LEAST_BLOCK, LARGEST_BLOCK)
     width = _clamp(_power_above(columns.extent), 1, min(LARGEST_ROW, block))
     height = _clamp(_power_above(rows.extent), 1, max(1, block // width))
-    yield Split(rows.name, f"{rows.name}0", f"{rows.name}1", height, nest=1)
-    yield Split(columns.name, f"{columns.name}0", f"{columns.name}1", width, nest=1)
-    yield Tile(((f"{rows.name}1",), (f"{columns.name}1",)), nest=1)
-    others = tuple(axis.name for axis in rest)
-    yield Bind((*others, f"{rows.name}0", f"{columns.name}0"), nest=1)
+    names = {(axis, end): blocks.name(axis, end) for axis in (rows, columns) for end in "01"}
+    yield Split(rows.name, names[rows, "0"], names[rows, "1"], height, nest=1)
+    yield Split(columns.name, names[columns, "0"], names[columns, "1"], width, nest=1)
+    yield Tile(((names[rows, "1"],), (names[columns, "1"],)), nest=1)
+    others = tuple(axis.name for axis in blocks.others)
+    yield Bind((*others, names[rows, "0"], names[columns, "0"]), nest=1)
     yield Warps(4, nest=1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from search_space import access
@@ -41,9 +42,7 @@ def contraction(workload: Workload) -> Contraction | str:
     return _assign(workload, *operands, stage.index)
 
 
-def _assign(
-    workload: Workload, a: Read, b: Read, output: tuple[Affine, ...]
-) -> Contraction | str:
+def _assign(workload: Workload, a: Read, b: Read, output: tuple[Affine, ...]) -> Contraction | str:
     in_a, in_b, in_c = (_axes(index) for index in (a.index, b.index, output))
     if output and output[-1].single in in_a - in_b:
         a, b, in_a, in_b = b, a, in_b, in_a
@@ -73,7 +72,55 @@ def _axes(index: tuple[Affine, ...]) -> set[str]:
     return {name for form in index for name in form.axes}
 
 
-def primary(axes: tuple[Axis, ...], *reads: tuple[Tensor, Read]) -> Axis:
+@dataclass(frozen=True)
+class Blocking:
+    """A contraction with the axes chosen to be held in blocks: one each of M, N and K."""
+
+    workload: Workload
+    roles: Contraction
+    m: Axis
+    n: Axis
+    k: Axis
+
+    @property
+    def a(self) -> Tensor:
+        """The operand that holds M."""
+        return self.workload.tensors[self.roles.a.tensor]
+
+    @property
+    def b(self) -> Tensor:
+        """The operand that holds N."""
+        return self.workload.tensors[self.roles.b.tensor]
+
+    @property
+    def others(self) -> tuple[Axis, ...]:
+        """The spatial axes that are not held in blocks, outermost first."""
+        roles = self.roles
+        return tuple(x for x in (*roles.batch, *roles.m, *roles.n) if x not in (self.m, self.n))
+
+    def name(self, axis: Axis, suffix: str) -> str:
+        """Return a name for what becomes of ``axis`` that nothing in the workload bears."""
+        taken = {*self.workload.extents, *self.workload.tensors}
+        name = f"{axis.name}{suffix}"
+        while name in taken:
+            name = f"{name}_"
+        return name
+
+
+def blocking(workload: Workload, roles: Contraction) -> Blocking:
+    """Choose the axes to hold in blocks."""
+    a, b = (workload.tensors[read.tensor] for read in (roles.a, roles.b))
+    output = (workload.output, Read("", workload.stages[-1].index))
+    return Blocking(
+        workload,
+        roles,
+        _primary(roles.m, (a, roles.a), output),
+        _primary(roles.n, output, (b, roles.b)),
+        _primary(roles.k, (a, roles.a), (b, roles.b)),
+    )
+
+
+def _primary(axes: tuple[Axis, ...], *reads: tuple[Tensor, Read]) -> Axis:
     """Return the axis to hold in blocks: one that is contiguous in a tensor, else the longest."""
     for tensor, read in reads:
         if tensor.strides[-1] == 1:
@@ -81,3 +128,8 @@ def primary(axes: tuple[Axis, ...], *reads: tuple[Tensor, Read]) -> Axis:
                 if read.index[-1].single == axis.name and axis.extent > 1:
                     return axis
     return max(axes, key=lambda axis: axis.extent)
+
+
+def extent_of(axes: tuple[Axis, ...]) -> int:
+    """Return the product of the extents of ``axes``."""
+    return math.prod(axis.extent for axis in axes)
