@@ -72,6 +72,10 @@ def _fact(kind: str, given: Any, detail: ErrorDetails) -> str:
         return f"{show(given)} is below {context['ge']}"
     if kind == "less_than_equal":
         return f"{show(given)} is past the limit of {context['le']}"
+    if kind == "too_short":
+        return "is empty"
+    if kind == "finite_number":
+        return f"{show(given)} is not finite"
     if kind == "string_pattern_mismatch":
         return f"{show(given)} is not a name of letters, digits, '.', '_' and '-'"
     return f"{show(given)}: {detail['msg'].lower()}"

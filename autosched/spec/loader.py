@@ -42,6 +42,8 @@ def tasks(document: Document) -> tuple[Task, ...]:
 
 
 def _document(argument: str) -> Document:
+    if not argument:
+        raise SpecError("a spec is a YAML file or op:key=value,..., not an empty text")
     if argument.lower().endswith(_SUFFIXES) or not inline.is_inline(argument):
         return yaml_file.read(argument)
     return yaml_file.read(argument) if _exists(argument) else inline.read(argument)

@@ -20,6 +20,7 @@ from autosched.spec.error import SpecError
 #: A spec is written by people; anything larger is another kind of file.
 LARGEST_BYTES = 1 << 20
 DEEPEST = 16
+MOST_DIGITS = 40
 
 
 def read(name: str) -> Document:
@@ -59,14 +60,11 @@ def _text(name: str) -> str:
 def _bytes(name: str) -> bytes:
     path = FilePath(name)
     try:
-        regular = path.is_file()
-        if path.exists() and not regular:
-            kind = "a directory" if path.is_dir() else "no regular file"
-            raise SpecError(f"{name}: is {kind}, a spec is a file")
-        with path.open("rb") as stream:
-            return stream.read(LARGEST_BYTES + 1)
-    except SpecError:
-        raise
+        if path.is_file():
+            with path.open("rb") as stream:
+                return stream.read(LARGEST_BYTES + 1)
+        # lstat raises what stands in the way of a name that leads nowhere.
+        path.lstat()
     except FileNotFoundError as error:
         raise SpecError(
             f"{name}: no such file; a workload in words is op:key=value,..., such as "
@@ -75,6 +73,7 @@ def _bytes(name: str) -> bytes:
     except (OSError, ValueError) as error:
         fact = getattr(error, "strerror", None) or error
         raise SpecError(f"{name[:200]!r}: cannot be read: {fact}") from error
+    raise SpecError(f"{name}: is {'a directory' if path.is_dir() else 'no file'}, a spec is a file")
 
 
 def _refuse_beyond_data(name: str, text: str) -> None:
@@ -97,10 +96,22 @@ def _beyond_data(event: Any) -> str | None:
         directive = event.version or event.tags
         return "directives are not used in specs, remove the line" if directive else None
     if isinstance(event, events.ScalarEvent | events.CollectionStartEvent) and event.ctag:
-        return f"tags such as {str(event.ctag)[:40]} are not used in specs, write plain data"
-    if isinstance(event, events.ScalarEvent) and event.value == "<<" and not event.style:
-        return "merge keys are not used in specs, write the keys out"
+        return f"tags such as {_short(str(event.ctag))} are not used in specs, write plain data"
+    if isinstance(event, events.ScalarEvent) and not event.style:
+        return _beyond_scalar(event.value)
     return None
+
+
+def _beyond_scalar(text: str) -> str | None:
+    if text == "<<":
+        return "merge keys are not used in specs, write the keys out"
+    if len(text) > MOST_DIGITS and not text.strip("+-0123456789_"):
+        return f"a number has at most {MOST_DIGITS} digits, not {len(text)}"
+    return None
+
+
+def _short(tag: str) -> str:
+    return tag.replace("tag:yaml.org,2002:", "!!")[:40]
 
 
 def _yaml_sentence(name: str, error: MarkedYAMLError) -> str:
@@ -144,8 +155,11 @@ class _Reader:
             )
         inner = (*path, str(key))
         self.keys[inner] = Place(column + 1, line + 1)
-        line, column = node.lc.value(key)
-        self.values[inner] = Place(column + 1, line + 1)
+        if node[key] is None:  # nothing is written, so nothing has a place
+            self.values[inner] = self.keys[inner]
+        else:
+            line, column = node.lc.value(key)
+            self.values[inner] = Place(column + 1, line + 1)
         return self.plain(node[key], inner)
 
     def _item(self, node: CommentedSeq, index: int, path: Path) -> Any:

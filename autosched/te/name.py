@@ -17,7 +17,7 @@ RESERVED: frozenset[str] = frozenset(
         *keyword.softkwlist,
         *dir(builtins),
         *("tl", "triton", "constexpr", "torch", "self"),
-        *("true", "false", "null"),
+        *("true", "TRUE", "false", "FALSE", "null", "Null", "NULL"),
         *("maximum", "minimum"),
         *FUNCTIONS,
         *DERIVED,

@@ -182,9 +182,12 @@ class Parser:
         result = self._index_atom()
         while self.ahead.text in ("*", "/"):
             sign = self._next()
+            with self._at(sign.offset):
+                if sign.text == "/":
+                    raise IllegalExpression("an index is affine: + - * by integers, not '/'")
             right = self._index_atom()
             with self._at(sign.offset):
-                result = result * right if sign.text == "*" else result / right
+                result = result * right
         return result
 
     def _index_atom(self) -> Position:
