@@ -8,16 +8,15 @@ serial loops, so any product of plain reads is covered.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 from search_space import access
 from search_space.apply import IllegalStep, replay
 from search_space.dtype import size_bytes
-from search_space.expr import Call, Read, reads, walk
+from search_space.expr import reads
 from search_space.rules.join import join_steps
 from search_space.rules.role import Blocking, Contraction, blocking, contraction, extent_of
-from search_space.sketch import Choice, Sketch, Structure, fill
+from search_space.rules.variant import Variant, Via, structure_of
+from search_space.sketch import Choice, Sketch, fill
 from search_space.steps import (
     Bind,
     CacheRead,
@@ -37,7 +36,7 @@ from search_space.steps import (
     Warps,
 )
 from search_space.target import Target
-from search_space.workload import Axis, Tensor, Workload
+from search_space.workload import Axis, Workload
 
 TILE_M = (16, 32, 64, 128, 256)
 TILE_N = (16, 32, 64, 128, 256)
@@ -48,31 +47,6 @@ GROUP = (1, 2, 4, 8, 16, 32)
 PARTS = (1, 2, 4)
 SPLIT = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 CTAS = (1, 2)
-
-
-Via = Literal["pointer", "descriptor"]
-Share = Literal["workspace", "atomic"]
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One way to build a contraction."""
-
-    load: Via
-    store: Via
-    persistent: bool = False
-    split: Share | None = None
-    swap: bool = False
-
-    @property
-    def name(self) -> str:
-        """The sketch's name: what differs from the plainest variant."""
-        words = ["contraction", self.load]
-        words += ["direct"] if self.load == "descriptor" and self.store == "pointer" else []
-        words += ["swapped"] if self.swap else []
-        words += ["persistent"] if self.persistent else []
-        words += ["split", self.split] if self.split else []
-        return ".".join(words)
 
 
 def contraction_sketches(workload: Workload, target: Target) -> tuple[Sketch, ...] | str:
@@ -127,7 +101,7 @@ def _sketch(blocks: Blocking, variant: Variant, target: Target) -> Sketch:
         workload=blocks.workload,
         steps=tuple(_steps(blocks, variant, target)),
         choices=_choices(blocks, variant),
-        structure=_structure(blocks, variant),
+        structure=structure_of(blocks, variant),
     )
 
 
@@ -217,38 +191,3 @@ def _tiles(domain: tuple[int, ...], extent: int) -> tuple[int, ...]:
     """Return the tiles up to the first that covers ``extent``: a larger one only adds waste."""
     covering = next((t for t in domain if t >= extent), domain[-1])
     return tuple(t for t in domain if t <= covering)
-
-
-def _structure(blocks: Blocking, variant: Variant) -> Structure:
-    workload, a, b = blocks.workload, blocks.a, blocks.b
-    later = workload.stages[1:]
-    extra = {read.tensor for stage in later for read in reads(stage.value)} - {a.name, b.name}
-    calls = (node for stage in later for node in walk(stage.value) if isinstance(node, Call))
-    float32 = "tf32" if workload.precision == "tf32" else "float32"
-    return Structure(
-        batch=extent_of(blocks.others),
-        m=blocks.m.extent,
-        n=blocks.n.extent,
-        k=extent_of(blocks.roles.k),
-        a_dtype=a.dtype,
-        b_dtype=b.dtype,
-        accumulator_dtype=workload.tensors[workload.stages[0].output].dtype,
-        output_dtype=workload.output.dtype,
-        arithmetic=float32 if a.dtype == "float32" else a.dtype,
-        a_k_major=_runs_along(a, blocks.roles.a, blocks.k),
-        b_k_major=_runs_along(b, blocks.roles.b, blocks.k),
-        a_row_bytes=access.row_bytes(a),
-        b_row_bytes=access.row_bytes(b),
-        output_row_bytes=access.row_bytes(workload.output),
-        load=variant.load,
-        store=variant.store,
-        persistent=variant.persistent,
-        split=variant.split or "none",
-        epilogue_bytes=sum(t.size_bytes for t in workload.inputs if t.name in extra),
-        epilogue_calls=len(list(calls)),
-        swap=variant.swap,
-    )
-
-
-def _runs_along(tensor: Tensor, read: Read, axis: Axis) -> bool:
-    return tensor.strides[-1] == 1 and read.index[-1].single == axis.name

@@ -1,0 +1,72 @@
+"""Read a scheduled contraction back: its structure and choices, as a sketch would state them.
+
+So a schedule written by hand gets the same bounds, features and predicted time as one that the
+search made, and what features say of choices can be held against the nest they stand for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from search_space import access
+from search_space.index import axes_of
+from search_space.nest import Nest
+from search_space.rules.role import Blocking, blocking, contraction
+from search_space.rules.variant import Variant, structure_of
+from search_space.sketch import Structure
+from search_space.workload import Axis, Workload
+
+
+@dataclass(frozen=True)
+class Description:
+    """A contraction as scheduled: its structure, and every choice of ``sketch.CHOICES``."""
+
+    structure: Structure
+    choices: dict[str, int]
+
+
+def describe(workload: Workload, nests: Sequence[Nest]) -> Description | None:
+    """Return the description of the nests of ``workload``; None where it is no contraction
+    on the tensor cores."""
+    roles, nest = contraction(workload), nests[0]
+    if isinstance(roles, str) or not nest.tensorized:
+        return None
+    blocks = blocking(workload, roles)
+    shared = len(nests) > 1
+    variant = Variant(
+        load=nest.cache_reads.get(roles.a.tensor, "pointer"),
+        store=nest.store,
+        persistent=nest.persistent,
+        split=("atomic" if nest.atomic else "workspace") if shared else None,
+        swap=nest.swap,
+    )
+    return Description(structure_of(blocks, variant), _choices(nest, blocks, shared=shared))
+
+
+def _choices(nest: Nest, blocks: Blocking, *, shared: bool) -> dict[str, int]:
+    parts = [a for a in nest.grid if a not in blocks.workload.extents and _is_part(nest, a)]
+    return {
+        "tile_m": _held(nest, blocks.m),
+        "tile_n": _held(nest, blocks.n),
+        "tile_k": _held(nest, blocks.k),
+        "stages": nest.stages,
+        "warps": nest.warps,
+        "group": nest.swizzle,
+        "parts": nest.parts,
+        "split": math.prod(nest.extents[axis] for axis in parts) if shared else 1,
+        "ctas": max(1, nest.per_multiprocessor),
+    }
+
+
+def _is_part(nest: Nest, axis: str) -> bool:
+    """Whether a grid axis stands for a share of a reduction."""
+    reduced = nest.reduction_axes(nest.statements[0])
+    return any(axis in axes_of(nest.resolve(name)) for name in reduced)
+
+
+def _held(nest: Nest, axis: Axis) -> int:
+    """Return how many steps of ``axis`` a block holds."""
+    tiled = access.tile_axes_in(nest, nest.resolve(axis.name))
+    return math.prod(nest.extents[name] for name in tiled)

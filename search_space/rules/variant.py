@@ -1,0 +1,72 @@
+"""The ways to build a contraction, and what bounds and features need to know of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from search_space import access
+from search_space.expr import Call, Read, reads, walk
+from search_space.rules.role import Blocking, extent_of
+from search_space.sketch import Structure
+from search_space.workload import Axis, Tensor
+
+Via = Literal["pointer", "descriptor"]
+Share = Literal["workspace", "atomic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to build a contraction."""
+
+    load: Via
+    store: Via
+    persistent: bool = False
+    split: Share | None = None
+    swap: bool = False
+
+    @property
+    def name(self) -> str:
+        """The sketch's name: what differs from the plainest variant."""
+        words = ["contraction", self.load]
+        words += ["direct"] if self.load == "descriptor" and self.store == "pointer" else []
+        words += ["swapped"] if self.swap else []
+        words += ["persistent"] if self.persistent else []
+        words += ["split", self.split] if self.split else []
+        return ".".join(words)
+
+
+def structure_of(blocks: Blocking, variant: Variant) -> Structure:
+    """Return what bounds and features need to know of a contraction built as ``variant``."""
+    workload, a, b = blocks.workload, blocks.a, blocks.b
+    later = workload.stages[1:]
+    extra = {read.tensor for stage in later for read in reads(stage.value)} - {a.name, b.name}
+    calls = (node for stage in later for node in walk(stage.value) if isinstance(node, Call))
+    float32 = "tf32" if workload.precision == "tf32" else "float32"
+    return Structure(
+        batch=extent_of(blocks.others),
+        m=blocks.m.extent,
+        n=blocks.n.extent,
+        k=extent_of(blocks.roles.k),
+        a_dtype=a.dtype,
+        b_dtype=b.dtype,
+        accumulator_dtype=workload.tensors[workload.stages[0].output].dtype,
+        output_dtype=workload.output.dtype,
+        arithmetic=float32 if a.dtype == "float32" else a.dtype,
+        a_k_major=_runs_along(a, blocks.roles.a, blocks.k),
+        b_k_major=_runs_along(b, blocks.roles.b, blocks.k),
+        a_row_bytes=access.row_bytes(a),
+        b_row_bytes=access.row_bytes(b),
+        output_row_bytes=access.row_bytes(workload.output),
+        load=variant.load,
+        store=variant.store,
+        persistent=variant.persistent,
+        split=variant.split or "none",
+        epilogue_bytes=sum(t.size_bytes for t in workload.inputs if t.name in extra),
+        epilogue_calls=len(list(calls)),
+        swap=variant.swap,
+    )
+
+
+def _runs_along(tensor: Tensor, read: Read, axis: Axis) -> bool:
+    return tensor.strides[-1] == 1 and read.index[-1].single == axis.name

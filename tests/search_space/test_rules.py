@@ -1,0 +1,132 @@
+"""Sketch rules: what they generate, by structure alone."""
+
+import pytest
+
+from autosched.te import operators, text
+from search_space.apply import replay
+from search_space.expr import Affine, Call, Read
+from search_space.rules import NoSketch, sketches
+from search_space.rules.role import contraction
+from search_space.sketch import fill
+from search_space.target import load
+from search_space.workload import Axis, Stage, Tensor, Workload
+
+H200, A100, MI300X = load("h200"), load("a100"), load("mi300x")
+
+
+def names(workload: Workload, target=H200) -> set[str]:
+    return {sketch.name for sketch in sketches(workload, target)}
+
+
+def product(sizes: dict[str, int], output: str, a: str, b: str) -> Workload:
+    """``output += a * b`` over single-letter axes."""
+
+    def tensor(name: str, axes: str, dtype: str = "float16") -> Tensor:
+        return Tensor(name, tuple(sizes[x] for x in axes), dtype)
+
+    def read(name: str, axes: str) -> Read:
+        return Read(name, tuple(map(Affine.axis, axes)))
+
+    kinds = {x: "spatial" if x in output else "reduction" for x in (*output, *a, *b)}
+    index = tuple(map(Affine.axis, output))
+    return Workload(
+        tuple(Axis(x, sizes[x], kind) for x, kind in kinds.items()),
+        (tensor("A", a), tensor("B", b)),
+        (tensor("acc", output, "float32"),),
+        tensor("C", output),
+        (
+            Stage("acc", index, Call("mul", (read("A", a), read("B", b))), "sum"),
+            Stage("C", index, read("acc", output)),
+        ),
+    )
+
+
+def test_a_large_aligned_matmul_has_every_way_to_move_data() -> None:
+    assert names(operators.matmul(4096, 4096, 4096, dtype="float16")) == {
+        "contraction.pointer",
+        "contraction.pointer.persistent",
+        "contraction.descriptor",
+        "contraction.descriptor.persistent",
+        "contraction.descriptor.direct",
+        "contraction.descriptor.direct.persistent",
+    }
+
+
+def test_rows_of_700_leave_pointers_alone() -> None:
+    found = names(operators.matmul(5124, 700, 2048, dtype="float16"))
+    assert "contraction.pointer" in found
+    assert not any("descriptor" in name for name in found)
+
+
+def test_long_reductions_over_few_blocks_are_shared() -> None:
+    found = names(operators.matmul(32, 32, 32768, dtype="bfloat16"))
+    assert {"contraction.pointer.split.workspace", "contraction.descriptor.direct.split.atomic"} <= found
+
+
+def test_skinny_products_may_swap_operands() -> None:
+    assert "contraction.descriptor.direct.swapped" in names(
+        operators.matmul(16, 8192, 8192, dtype="bfloat16", trans_b=True)
+    )
+
+
+@pytest.mark.parametrize("target", [A100, MI300X])
+def test_targets_without_the_copy_engine_have_no_descriptors(target) -> None:
+    workload = operators.matmul(512, 512, 512, dtype="float16")
+    assert not any("descriptor" in name for name in names(workload, target))
+
+
+def test_roles_follow_from_where_axes_occur() -> None:
+    roles = contraction(operators.batch_matmul(7, 8, 9, 10, dtype="float16"))
+    assert not isinstance(roles, str)
+    letters = {role: [axis.name for axis in getattr(roles, role)] for role in ("batch", "m", "n", "k")}
+    assert letters == {"batch": ["b"], "m": ["i"], "n": ["j"], "k": ["k"]}
+
+
+def test_b_is_the_operand_that_holds_the_last_dimension() -> None:
+    workload = product({"i": 8, "j": 16, "k": 32}, "ij", "kj", "ik")
+    roles = contraction(workload)
+    assert not isinstance(roles, str)
+    assert (roles.a.tensor, roles.b.tensor) == ("B", "A")
+
+
+def test_axes_beyond_the_pattern_go_to_the_grid_and_the_loops() -> None:
+    workload = product({"p": 3, "i": 64, "q": 5, "j": 64, "r": 2, "k": 64}, "piqj", "pirk", "rkqj")
+    for sketch in sketches(workload, H200):
+        nests = replay(workload, fill(sketch, {c.name: c.domain[0] for c in sketch.choices}))
+        assert {"p", "q"} <= set(nests[0].grid)
+        assert sketch.structure.batch == 15
+        assert sketch.structure.k == 128
+
+
+def test_axes_may_bear_any_name() -> None:
+    workload = text.parse(
+        "C[i, i0] += A[i, i1] * B[i1, i0]",
+        sizes={"i": 64, "i0": 64, "i1": 64},
+        inputs={
+            "A": text.Stored((64, 64), "float16"),
+            "B": text.Stored((64, 64), "float16"),
+        },
+    )
+    for sketch in sketches(workload, H200):
+        replay(workload, fill(sketch, {c.name: c.domain[0] for c in sketch.choices}))
+
+
+@pytest.mark.parametrize(
+    ("axes", "reason"),
+    [
+        (("i", "ik", "k"), "one operand holds no output axis of its own"),
+        (("ij", "i", "j"), "nothing is summed"),
+        (("ij", "ikr", "kj"), "axis 'r' is summed over one operand alone"),
+        (("ij", "iik", "kj"), "an axis occurs twice in the index of 'A'"),
+    ],
+)
+def test_what_no_rule_covers_is_refused_with_the_reason(axes, reason: str) -> None:
+    workload = product({"i": 64, "j": 64, "k": 64, "r": 4}, *axes)
+    with pytest.raises(NoSketch, match=reason):
+        sketches(workload, H200)
+
+
+def test_the_space_is_large_and_its_size_is_the_product_of_its_domains() -> None:
+    workload = operators.matmul(4096, 4096, 4096, dtype="float16")
+    total = sum(sketch.size for sketch in sketches(workload, H200))
+    assert total > 100_000
