@@ -32,9 +32,31 @@ def verdict(error: BaseException) -> tuple[ExitCode, str]:
         return ExitCode.STORAGE, f"{error.lock_file} is locked by another process"
     if isinstance(error, OSError) and error.errno in STORAGE_ERRORS:
         return ExitCode.STORAGE, _storage_sentence(error)
+    for kind, code in _expected():
+        if isinstance(error, kind):
+            return code, str(error)
     return ExitCode.FAULT, (
         f"a fault of ours: {type(error).__name__}: {error}\n"
         "Whatever was logged is kept. Please report it, with what -v and 'autosched doctor' print."
+    )
+
+
+def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
+    # Imported only once something went wrong: a command that works does not pay for it.
+    from autosched.assemble import UnknownName
+    from autosched.spec import SpecError
+    from measure.builder import BuildError
+    from search_space.refusal import IllegalStep
+    from search_space.rules import NoSketch
+    from search_space.schedule import BadSchedule
+
+    return (
+        (SpecError, ExitCode.USAGE),
+        (UnknownName, ExitCode.USAGE),
+        (BadSchedule, ExitCode.USAGE),
+        (IllegalStep, ExitCode.USAGE),
+        (NoSketch, ExitCode.NOTHING_VALID),
+        (BuildError, ExitCode.NOTHING_VALID),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 
 from measure.measurement import Failure
 from search_space.schedule import Schedule
-from search_space.steps import Step
+from search_space.steps import Open, Step
 
 
 def microseconds(value_us: float) -> str:
@@ -45,10 +45,14 @@ def schedule_lines(schedule: Schedule) -> Iterable[str]:
 
 
 def step_text(step: Step) -> str:
-    """Write a step as the Python that makes it; fields at their defaults are left out."""
+    """Write a step as the Python that makes it; fields at their defaults are left out.
+
+    An open choice stands as its bare name.
+    """
+    held = ((f, getattr(step, f.name)) for f in fields(step))
     shown = (
-        f"{f.name}={getattr(step, f.name)!r}"
-        for f in fields(step)
-        if f.default is MISSING or getattr(step, f.name) != f.default
+        f"{f.name}={value.choice if isinstance(value, Open) else repr(value)}"
+        for f, value in held
+        if f.default is MISSING or value != f.default
     )
     return f"{type(step).__name__}({', '.join(shown)})"

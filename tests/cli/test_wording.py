@@ -49,3 +49,8 @@ def test_a_schedule_reads_as_the_python_that_makes_it():
         "Split(axis='k', outer='k0', inner='k1', factor=64, nest=1)",
     ]
     assert tuple(eval(line, vars(steps)) for line in lines) == made.steps  # noqa: S307
+
+
+def test_an_open_choice_stands_as_its_name():
+    step = steps.Split("i", "i0", "i1", steps.Open("tile_m"))
+    assert wording.step_text(step) == "Split(axis='i', outer='i0', inner='i1', factor=tile_m)"
