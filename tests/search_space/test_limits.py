@@ -86,8 +86,7 @@ REFUSALS = [
     (
         {"warps": 2, "tile_m": 64, "tile_n": 16},
         {},
-        "warps=2 must be a multiple of 4, which issue wgmma together: tile_m=64 has 64 rows or "
-        "more",
+        "warps=2 must be a multiple of 4, which issue wgmma together: the dot has 64 rows",
     ),
     (
         {"warps": 4, "tile_m": 16, "tile_n": 16},

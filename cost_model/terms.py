@@ -1,0 +1,220 @@
+"""The terms of the time of a contraction, from its choices in closed form. Ranks nothing.
+
+A roofline with waves: what the busiest multiprocessor has to do, what L2 and memory have to
+move, what latency leaves exposed, what launches cost, and all of them joined. Constants and
+their sources are in ``machine``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cost_model import machine as rates
+from cost_model.machine import Machine, machine
+from cost_model.traffic import (
+    Column,
+    block_bytes,
+    contiguous_bytes,
+    hbm_bytes,
+    in_flight_bytes,
+    l2_bytes,
+    output_bytes,
+    queued,
+    resident,
+    shared_block_bytes,
+    split_bytes,
+)
+from search_space.limits import Case, ceil_div
+
+#: How sharply the larger of two overlapping times hides the smaller: the norm that joins them.
+OVERLAP = 8.0
+#: How much later than the mean the last program of a single wave ends when memory is the limit.
+TAIL = 0.15
+#: Share of a store that a persistent kernel still waits for while its next loads arrive.
+PERSISTENT_STORE = 0.6
+#: A row of a block this long costs memory half of its rate (sectors of 32 bytes, pages); rows
+#: beyond the second gain nothing more.
+HALF_RATE_ROW_BYTES = 8.0
+FULL_RATE_ROW_BYTES = 256.0
+#: Share of a turn's waits that the other programs of a multiprocessor do not fill.
+EXPOSED = 0.1
+#: Time that one more slice of a store costs, microseconds, and a program's last write.
+PART_US = 0.08
+DRAIN_US = 0.35
+#: Time that a persistent kernel takes to set out on its walk, microseconds.
+WALK_US = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The terms of a prediction, microseconds, one value per candidate.
+
+    ``compute`` is the dots of the busiest multiprocessor, ``multiprocessor`` all it does with
+    latency exposed; ``l2`` and ``hbm`` are traffic of the whole device; ``join`` is the passes
+    around a split reduction; ``launch`` the launches.
+    """
+
+    compute_us: Column
+    multiprocessor_us: Column
+    l2_us: Column
+    hbm_us: Column
+    join_us: Column
+    launch_us: Column
+    total_us: Column
+
+
+def times(case: Case, rows: int) -> Times:
+    """Return the terms of the prediction, each an array [rows]."""
+    unit = machine(case.structure, case.target)
+    busy, turn = _turn_us(case, unit)
+    start = rates.START_US[case.structure.load] + _latency_us(case, unit) + _load_us(case, unit)
+    compute = queued(case) * case.iterations * (busy + EXPOSED * (turn - busy))
+    alone = _multiprocessor_us(case, turn, start, _store_us(case, unit))
+    traffic = 1e6 * l2_bytes(case) / unit.l2_bytes_per_s
+    memory = _hbm_us(case, unit)
+    join, launch = _join_us(case, unit), _launch_us(case, unit)
+    shared = _either(traffic, memory) + start + DRAIN_US
+    total = _either(np.maximum(alone, compute), shared) + join + launch
+    terms = (compute, alone, traffic, memory, join, launch, total)
+    return Times(*(np.broadcast_to(np.asarray(term, float), (rows,)) for term in terms))
+
+
+def _either(a: Any, b: Any) -> Any:
+    return (a**OVERLAP + b**OVERLAP) ** (1 / OVERLAP)
+
+
+def _turn_us(case: Case, unit: Machine) -> tuple[Any, Any]:
+    """Time of one turn of the K loop: what occupies the multiprocessor, and with waits.
+
+    ``busy = (max(dot, shared memory) + issue) / sustained``. A turn also waits for its loads: with
+    ``stages - 1`` of them in flight each has that many turns to arrive; with none, it waits
+    for the whole latency.
+    """
+    s = case.structure
+    dot = 2.0 * case.tile_m * case.tile_n * case.tile_k / unit.operations_per_clock
+    dot = dot / _dot_rate(case)
+    shared = shared_block_bytes(case) / rates.SHARED_BYTES_PER_CLOCK
+    slowdown = rates.POINTER_SLOWDOWN if s.load == "pointer" else 1.0
+    clock_us = 1e6 / unit.clock_hz
+    occupied = np.maximum(dot, shared) + rates.ISSUE_CLOCKS
+    busy = slowdown * occupied / unit.sustained * clock_us
+    load = _load_us(case, unit)
+    overlapped = np.maximum(case.warps / 4, 1)
+    drained = rates.DRAINED_CLOCKS * (case.wgmma & (case.stages == 2))
+    beside = (rates.TURN_CLOCKS[s.load] + drained) / overlapped * clock_us
+    latency = _latency_us(case, unit)
+    waiting = np.maximum(np.maximum(busy, load), latency / np.maximum(_ahead(case), 1))
+    turn = np.where(_ahead(case) < 1, busy + load + latency, waiting) + beside
+    return np.maximum(busy, load), turn
+
+
+def _dot_rate(case: Case) -> Any:
+    """Rate of the dot over the peak of its arithmetic."""
+    s = case.structure
+    if s.arithmetic == "float32":
+        held = case.tile_m * case.tile_n / (32 * case.warps)
+        return rates.PLAIN_DOT_RATE * held / (held + rates.PLAIN_DOT_HALF)
+    narrow = case.a_bytes != 2
+    crossed = narrow and not (s.a_k_major and s.b_k_major)
+    rate = rates.THROUGH_REGISTERS_RATE if crossed else 1.0
+    if "wgmma" not in case.target.features:
+        return rate
+    return rate * np.where(case.wgmma, 1.0, rates.MMA_SYNC_RATE)
+
+
+def _load_us(case: Case, unit: Machine) -> Any:
+    """Time to bring one turn's operands in: the port's rate, less for narrow copies.
+
+    A copy of 16 bytes a thread fills the port. Narrower rows use a share of it; below 4 bytes
+    there is no asynchronous copy, and values pass through registers on their way.
+    """
+    s = case.structure
+    port = 1e-6 * rates.L2_PORT_BYTES_PER_CLOCK * unit.clock_hz
+    if s.load == "descriptor":
+        return block_bytes(case) / port
+    a_block = case.tile_k * case.tile_m * case.a_bytes * _narrow(s.a_row_bytes)
+    b_block = case.tile_k * case.tile_n * case.b_bytes * _narrow(s.b_row_bytes)
+    return (a_block + b_block) / port
+
+
+def _narrow(row_bytes: int) -> float:
+    return 16.0 / row_bytes if row_bytes >= 4 else 12.0 / row_bytes
+
+
+def _ahead(case: Case) -> Any:
+    """Count the loads in flight beside the turn that computes; none if copies are synchronous."""
+    s = case.structure
+    if s.load == "pointer" and min(s.a_row_bytes, s.b_row_bytes) < 4:
+        return np.minimum(case.stages - 1, 0.5)
+    return case.stages - 1
+
+
+def _latency_us(case: Case, unit: Machine) -> Any:
+    """Time of one load: from L2, or from memory for the share that comes from there."""
+    from_memory = np.minimum(hbm_bytes(case, unit.l2_kept_bytes) / l2_bytes(case), 1.0)
+    return rates.L2_LATENCY_US[case.structure.load] + from_memory * rates.MEMORY_LATENCY_US
+
+
+def _store_us(case: Case, unit: Machine) -> Any:
+    """Time to evaluate the epilogue of one block and write it, in slices that overlap."""
+    s = case.structure
+    elements = 1.0 * case.tile_m * case.tile_n
+    width = rates.L2_PORT_BYTES_PER_CLOCK * (1.0 if s.store == "descriptor" else 0.7)
+    width = (
+        width
+        * min(1.0, (s.output_row_bytes + 4) / 20)
+        * (rates.ATOMIC_RATE if s.split == "atomic" else 1.0)
+    )
+    write = elements * case.stored_bytes / width
+    convert = elements * case.stored_bytes / rates.SHARED_BYTES_PER_CLOCK
+    function = elements * s.epilogue_calls * rates.EPILOGUE_CLOCKS / 128
+    clocks = write * (0.5 + 0.5 / case.parts) + convert + function
+    return clocks * 1e6 / unit.clock_hz + PART_US * (case.parts - 1)
+
+
+def _multiprocessor_us(case: Case, turn: Any, start: Any, store: Any) -> Any:
+    """Time of the busiest multiprocessor, programs one after another in each of its places.
+
+    A persistent kernel starts once and hides part of its stores behind the next loads.
+    """
+    rounds, run = _rounds(case), case.iterations * turn
+    if case.structure.persistent:
+        hidden = (rounds - 1) * (1 - PERSISTENT_STORE) * store
+        return start + WALK_US + rounds * (run + store) - hidden + DRAIN_US
+    return rounds * (start + run + store) + DRAIN_US
+
+
+def _rounds(case: Case) -> Any:
+    """How many programs run one after another in a place of the busiest multiprocessor."""
+    return ceil_div(queued(case), np.minimum(resident(case), queued(case)))
+
+
+def _hbm_us(case: Case, unit: Machine) -> Any:
+    """Time of memory traffic: at the sustained rate, or what the bytes in flight allow."""
+    row = np.minimum(contiguous_bytes(case), FULL_RATE_ROW_BYTES)
+    rate = unit.memory_bytes_per_s * row / (row + HALF_RATE_ROW_BYTES)
+    by_latency = in_flight_bytes(case) / (
+        1e-6 * (rates.L2_LATENCY_US[case.structure.load] + rates.MEMORY_LATENCY_US)
+    )
+    moved = hbm_bytes(case, unit.l2_kept_bytes)
+    paced = np.sqrt(rate**-2.0 + by_latency**-2.0)
+    return 1e6 * moved * paced * (1 + TAIL / _rounds(case))
+
+
+def _join_us(case: Case, unit: Machine) -> Any:
+    """Time of the passes around a split reduction: partial sums through L2, or memory."""
+    if case.structure.split == "none":
+        return 0.0
+    moved = split_bytes(case)
+    fits = moved < unit.l2_kept_bytes
+    rate = np.where(fits, unit.l2_bytes_per_s / 2, unit.memory_bytes_per_s)
+    latency = rates.START_US["pointer"] + rates.L2_LATENCY_US["pointer"]
+    return 1e6 * (moved + output_bytes(case)) / rate + latency
+
+
+def _launch_us(case: Case, unit: Machine) -> float:
+    kernels = {"none": 1, "workspace": 2, "atomic": 3}[case.structure.split]
+    return unit.launch_us * (1 + rates.NEXT_KERNEL * (kernels - 1))

@@ -1,0 +1,128 @@
+"""Bytes that a contraction moves at each level, from choices alone, for whole populations.
+
+Arguments are ``limits.Case`` with columns (arrays [candidates]); results are float arrays or
+broadcast to one. Knows rates of no device, only its sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search_space.dtype import size_bytes
+from search_space.limits import WGMMA_ROWS, Case, ceil_div, programs_per_multiprocessor
+
+Column = NDArray[np.float64]
+
+
+def resident(case: Case) -> Any:
+    """Programs that share a multiprocessor: what fits, or what a persistent kernel starts."""
+    fitting = np.maximum(programs_per_multiprocessor(case), 1)
+    return np.minimum(case.ctas, fitting) if case.structure.persistent else fitting
+
+
+def programs(case: Case) -> Any:
+    """Blocks of work: ``tiles * split``."""
+    return case.tiles * case.split
+
+
+def queued(case: Case) -> Any:
+    """Blocks of work for the busiest multiprocessor: ``ceil(programs / multiprocessors)``."""
+    return ceil_div(programs(case), case.target.multiprocessors)
+
+
+def block_bytes(case: Case) -> Column:
+    """Bytes of the operands of one turn of the K loop: ``tile_k * (tile_m * a + tile_n * b)``."""
+    return np.asarray(1.0 * case.tile_k * (case.tile_m * case.a_bytes + case.tile_n * case.b_bytes))
+
+
+def l2_bytes(case: Case) -> Column:
+    """Bytes that all programs load through L2: every block again for every block of output."""
+    return np.asarray(programs(case) * case.iterations * block_bytes(case))
+
+
+def shared_block_bytes(case: Case) -> Column:
+    """Bytes through shared memory in one turn of the K loop: written once, read by the dots.
+
+    Four warps issue one wgmma for 64 rows, which reads those rows of the first operand and its
+    columns of the second. For mma.sync both are read into the registers of a grid of warps.
+    """
+    s = case.structure
+    a_block = 1.0 * case.tile_k * case.tile_m * case.a_bytes
+    b_block = 1.0 * case.tile_k * case.tile_n * case.b_bytes
+    first, second = (b_block, a_block) if s.swap else (a_block, b_block)
+    columns = case.tile_m if s.swap else case.tile_n
+    groups, slabs = np.maximum(case.warps // 4, 1), np.maximum(case.rows // WGMMA_ROWS, 1)
+    warps_down = np.clip(np.sqrt(case.warps * case.rows / columns), 1, case.rows / 16)
+    warps_down = np.minimum(warps_down, case.warps)
+    reads_first = np.where(case.wgmma, np.maximum(groups // slabs, 1), case.warps / warps_down)
+    reads_second = np.where(case.wgmma, slabs, warps_down)
+    return np.asarray((1 + reads_first) * first + (1 + reads_second) * second)
+
+
+def hbm_bytes(case: Case, l2_kept_bytes: float) -> Column:
+    """Bytes between memory and L2, floored at the compulsory ones.
+
+    The programs that run together cover ``rows`` x ``columns`` blocks. Along a band of ``group``
+    rows of blocks, a is read once if the band stays in L2, else once per step; b is read once
+    if all of it stays beside the band, else once per band. A block of L2 too small by half
+    misses half.
+    """
+    s = case.structure
+    rows = np.minimum(case.group, case.tiles_m)
+    together = case.target.multiprocessors * resident(case)
+    wide = np.clip(together // (rows * case.split), 1, case.tiles_n)
+    bands, steps = ceil_div(case.tiles_m, rows), ceil_div(case.tiles_n, wide)
+    band_bytes = rows * case.tile_m * float(s.k * case.a_bytes)
+    a_missed = _missed(band_bytes + wide * case.tile_n * float(s.k * case.b_bytes), l2_kept_bytes)
+    b_missed = _missed(band_bytes + float(s.n * s.k * case.b_bytes), l2_kept_bytes)
+    a_once, b_once = float(s.m * s.k * case.a_bytes), float(s.n * s.k * case.b_bytes)
+    loaded = a_once * (1 + (steps - 1) * a_missed) + b_once * (1 + (bands - 1) * b_missed)
+    return np.asarray(s.batch * loaded + output_bytes(case))
+
+
+def output_bytes(case: Case) -> float:
+    """Bytes of the output written once and of what the epilogue reads."""
+    s = case.structure
+    return float(s.batch * s.m * s.n * size_bytes(s.output_dtype) + s.epilogue_bytes)
+
+
+def split_bytes(case: Case) -> Column:
+    """Bytes of float32 partial sums written and read again by the pass that joins them.
+
+    A workspace holds a slot per part; atomics clear, add to and read a single one.
+    """
+    s = case.structure
+    one = 4.0 * s.batch * s.m * s.n
+    if s.split == "none":
+        return np.zeros(np.shape(case.tile_m))
+    slots = 2.0 * case.split if s.split == "workspace" else case.split + 2.0
+    return np.asarray(one * slots)
+
+
+def in_flight_bytes(case: Case) -> Column:
+    """Bytes asked for and not yet there, all multiprocessors together, in the steady state."""
+    active = np.minimum(programs(case), case.target.multiprocessors)
+    beside = np.minimum(resident(case), queued(case))
+    return np.asarray(active * beside * np.maximum(case.stages - 1, 0.5) * block_bytes(case))
+
+
+def contiguous_bytes(case: Case) -> Column:
+    """Bytes in a row of a block as stored, the shorter of a and b."""
+    s = case.structure
+    a_row = (case.tile_k if s.a_k_major else case.tile_m) * case.a_bytes
+    b_row = (case.tile_k if s.b_k_major else case.tile_n) * case.b_bytes
+    return np.asarray(1.0 * np.minimum(a_row, b_row))
+
+
+def padding_efficiency(case: Case) -> Column:
+    """Divide useful multiply-adds by computed ones: ``m*n*k / (whole blocks of each)``."""
+    s = case.structure
+    covered = case.tiles_m * case.tile_m * case.tiles_n * case.tile_n * case.blocks_k * case.tile_k
+    return np.asarray(float(s.m * s.n * s.k) / covered)
+
+
+def _missed(needed_bytes: Any, kept_bytes: float) -> Any:
+    return 1.0 - np.minimum(kept_bytes / needed_bytes, 1.0)
