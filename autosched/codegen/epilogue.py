@@ -35,7 +35,7 @@ def write_store(scope: Scope, stage: Stage) -> None:
         nest = part_of(scope.nest, column, part)
         if part == 0:
             (axis,) = nest.groups[column]
-            scope.lines.add(f"{axis} = tl.arange(0, {nest.extents[axis]})")
+            scope.range(axis, f"tl.arange(0, {nest.extents[axis]})")
         pieces = {n: Block(names[part], whole[n].space) for n, names in slices.items()}
         scope.blocks = {**whole, **pieces}
         _store(scope, nest, stage, space)
@@ -92,5 +92,5 @@ def _store(scope: Scope, nest: Nest, stage: Stage, space: Space) -> None:
     value, output = _evaluate(scope, nest, stage, space), nest.tensor[stage.output]
     if output.dtype != nest.compute_dtype():
         value = f"{value}.to({TRITON_NAMES[output.dtype]})"
-    tile = scope.assign(f"{stage.output}_tile", value)
+    tile = value if value.isidentifier() else scope.assign(f"{stage.output}_tile", value)
     store(scope, nest, Read(stage.output, stage.index), tile, space)

@@ -53,7 +53,7 @@ def _write_ranges(scope: Scope, number: int) -> None:
         text = f"{text} // {inner}" if inner > 1 else text
         if inner * nest.extents[axis] < extent:
             text = f"({text}) % {nest.extents[axis]}"
-        scope.lines.add(f"{axis} = {text}")
+        scope.range(axis, text)
 
 
 @contextmanager
@@ -72,7 +72,9 @@ def _points(scope: Scope) -> Iterator[None]:
 
 
 def _module(scope: Scope) -> str:
-    body = "".join(f"{INDENT}{line}\n" if line else "\n" for line in scope.lines.written())
+    body = "".join(
+        f"{INDENT}{line}\n" if line else "\n" for line in scope.lines.written(scope.ranges)
+    )
     comments = "".join(f"{INDENT}# {line}\n" for line in _summary(scope.nest))
     return (
         "import triton\nimport triton.language as tl\n\n\n"

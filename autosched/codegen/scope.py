@@ -38,6 +38,8 @@ class Scope:
     #: Blocks by the intermediate tensor that they hold.
     blocks: dict[str, Block] = field(default_factory=dict)
     names: Names = field(init=False)
+    #: Vectors along tile axes, which descriptors often do without.
+    ranges: set[str] = field(default_factory=set)
     _vectors: dict[Index, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -48,6 +50,11 @@ class Scope:
         name = self.names.fresh(wish)
         self.lines.add(f"{name} = {text}")
         return name
+
+    def range(self, axis: str, text: str) -> None:
+        """Write a tile axis as a vector; it is left out of the kernel if nothing reads it."""
+        self.ranges.add(axis)
+        self.lines.add(f"{axis} = {text}")
 
     def pointer(self, tensor: str) -> str:
         """Return the parameter that holds the address of ``tensor``."""

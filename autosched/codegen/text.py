@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from search_space.index import Index, Quotient, Var
@@ -29,9 +31,11 @@ class Lines:
         yield
         self._depth -= 1
 
-    def written(self) -> tuple[str, ...]:
-        """Return the lines so far."""
-        return tuple(self._lines)
+    def written(self, optional: Collection[str] = ()) -> tuple[str, ...]:
+        """Return the lines so far, less assignments to ``optional`` names that nothing reads."""
+        words = Counter(re.findall(r"\w+", "\n".join(self._lines)))
+        unread = {name for name in optional if words[name] == 1}
+        return tuple(line for line in self._lines if line.split(" = ")[0].strip() not in unread)
 
 
 class Names:

@@ -1,0 +1,69 @@
+"""Kernels compiled without a GPU: what a schedule promises is found in the machine's text."""
+
+import pytest
+
+from autosched.codegen.render import render
+from autosched.te import operators
+from measure.builder import BuilderPool
+from search_space.target import load
+
+PATTERNS = {
+    "wgmma": "wgmma.mma_async",
+    "mma": "mma.sync",
+    "tma": "cp.async.bulk.tensor",
+    "cp.async": "cp.async.c",
+}
+WORKLOADS = {
+    "square": operators.matmul(1024, 1024, 1024, dtype="float16"),
+    "epilogue": operators.matmul(
+        1000, 520, 1000, dtype="bfloat16", trans_b=True, epilogue=["bias", "residual", "gelu_tanh"]
+    ),
+    "decode": operators.matmul(16, 4096, 4096, dtype="bfloat16", trans_b=True),
+    "tf32": operators.matmul(256, 512, 1024, dtype="float32", trans_b=True, precision="tf32"),
+    "ieee": operators.matmul(256, 256, 256, dtype="float32"),
+    "batch": operators.batch_matmul(8, 200, 264, 64, dtype="float16", trans_a=True),
+}
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with BuilderPool(workers=2, timeout_s=120) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("case", WORKLOADS)
+def test_every_sketch_keeps_its_promises_on_sm_90(case: str, pool, schedules, h200) -> None:
+    workload = WORKLOADS[case]
+    for sketch, schedule in schedules.typical(workload, h200):
+        program = render(workload, schedule, h200)
+        texts = pool.text(program, h200.triton_target)
+        for kernel in program.kernels:
+            ptx = texts[kernel.name]["ptx"]
+            missing = [p for p in kernel.promises if PATTERNS[p] not in ptx]
+            assert not missing, f"{sketch.name}: {missing} not in the PTX of {kernel.name}"
+        if case != "ieee":
+            assert {"wgmma", "mma"} & set(program.kernels[0].promises), sketch.name
+
+
+def test_pointer_loads_are_16_byte_copies(pool, schedules, h200) -> None:
+    workload = WORKLOADS["square"]
+    sketch, schedule = next(iter(schedules.typical(workload, h200)))
+    program = render(workload, schedule, h200)
+    ptx = pool.text(program, h200.triton_target)["kernel"]["ptx"]
+    assert sketch.name == "contraction.pointer"
+    assert "cp.async.cg.shared.global [ %r" in ptx
+    assert "cp.async.ca.shared.global" not in ptx
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "instruction"),
+    [("a100", "ptx", "mma.sync"), ("mi300x", "amdgcn", "v_mfma")],
+)
+def test_other_targets_compile(name: str, level: str, instruction: str, pool, schedules) -> None:
+    target = load(name)
+    for case in ("square", "decode"):
+        workload = WORKLOADS[case]
+        for sketch, schedule in schedules.typical(workload, target, stages=2):
+            program = render(workload, schedule, target)
+            texts = pool.text(program, target.triton_target)
+            assert instruction in texts[program.kernels[0].name][level], sketch.name

@@ -1,0 +1,25 @@
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(A_desc, B_desc, C_desc):
+    # axes: i < 2048, j < 2048, k < 512
+    # grid: i0 < 32, j0 < 32
+    # block: i1 < 64 x j1 < 64 x k1 < 32
+    # loops: k0 < 16
+    for tile in tl.range(tl.program_id(0), 1024, 132, flatten=True):
+        # bands of 4 i0: programs that run together share operands in L2
+        first = tile // 128 * 4
+        i0 = first + tile % 128 % 4
+        j0 = tile % 128 // 4
+        acc = tl.zeros([64, 64], tl.float32)
+        for k0 in tl.range(16):
+            A_tile = A_desc.load([i0 * 64, k0 * 32])
+            B_tile = B_desc.load([k0 * 32, j0 * 64])
+            acc = tl.dot(A_tile, B_tile, acc)
+        acc_left, acc_right = tl.split(tl.permute(tl.reshape(acc, [64, 2, 32]), [0, 2, 1]))
+        C_tile = acc_left.to(tl.float16)
+        C_desc.store([i0 * 64, j0 * 64], C_tile)
+        C_tile_2 = acc_right.to(tl.float16)
+        C_desc.store([i0 * 64, j0 * 64 + 32], C_tile_2)

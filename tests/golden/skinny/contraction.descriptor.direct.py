@@ -1,0 +1,21 @@
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(A_desc, B_desc, C):
+    # axes: i < 16, j < 256, k < 4096
+    # grid: i0 < 1, j0 < 4
+    # block: i1 < 16 x j1 < 64 x k1 < 32
+    # loops: k0 < 128
+    i1 = tl.arange(0, 16)
+    j1 = tl.arange(0, 64)
+    j0 = tl.program_id(0)
+    acc = tl.zeros([16, 64], tl.float32)
+    for k0 in tl.range(128):
+        A_tile = A_desc.load([0, k0 * 32])
+        B_tile = B_desc.load([j0 * 64, k0 * 32]).T
+        acc = tl.dot(A_tile, B_tile, acc)
+    C_tile = (acc * tl.sigmoid(acc)).to(tl.bfloat16)
+    C_at = C + (j0 * 64) + ((i1 * 256)[:, None] + j1[None, :])
+    tl.store(C_at, C_tile)
