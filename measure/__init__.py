@@ -1,1 +1,1 @@
-"""Building, checking and timing programs, and the log of what came of it. Never sees a schedule's meaning."""
+"""Building, checking and timing programs, and the log. Never sees a schedule's meaning."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from measure.measurement import CompiledFacts
+from measure.measurement import CompiledFacts, Failed
 from search_space.program import Program
 from search_space.target import Target
 from search_space.workload import Workload
@@ -107,7 +107,18 @@ class Rounds:
     """
 
     times_us: tuple[tuple[float, ...], ...]
-    failures: tuple[tuple[int, str], ...]
+    failures: tuple[tuple[int, Failed], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A failure that took the device's context with it: the worker must be replaced.
+
+    ``turn`` is the index of the entrant that was on, in a comparison where that is known.
+    """
+
+    failed: Failed
+    turn: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +152,7 @@ TYPES = (
     Measure,
     Compare,
     Rounds,
+    Broken,
     Note,
     Fault,
     Texts,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -68,7 +67,7 @@ def test_text_has_every_level(pool: BuilderPool) -> None:
 
 @pytest.mark.parametrize("make", [kernels.pointer_matmul, kernels.descriptor_matmul])
 @pytest.mark.parametrize("target", [SM90, SM80])
-def test_counted_opcodes_are_the_disassemblers(pool, make, target) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def test_counted_opcodes_are_the_disassemblers(pool, make, target) -> None:  # type: ignore[no-untyped-def]
     program = make(MATMUL, (64, 64, 64))
     built = pool.build(program, target)
     assert isinstance(built, Built)

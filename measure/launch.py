@@ -1,0 +1,193 @@
+"""Start a program on tensors. The same code starts what is timed and what is served.
+
+Knows nothing of timing or of what the program computes. A program is compiled once, bound to
+tensors by ``prepare`` and started by ``run``, which checks and allocates nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import triton
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from measure import compiler
+from measure.tensor import TORCH_DTYPES, empty
+from search_space.program import Buffer, DescriptorArgument, Kernel, Program
+
+#: Starts one kernel on a stream, given as the driver's handle.
+_Start = Callable[[int], None]
+
+
+class BadArgument(ValueError):
+    """A tensor that a program cannot take: names the argument, the wish and the fact."""
+
+
+class Call:
+    """A program bound to tensors. Tensors and workspaces live as long as the call does."""
+
+    def __init__(
+        self,
+        device: torch.device,
+        tensors: Mapping[str, torch.Tensor],
+        program: Program,
+        starts: Sequence[_Start],
+    ) -> None:
+        self.output = tensors[program.output.name]
+        self.workspaces = tuple(tensors[b.name] for b in program.workspaces)
+        self._zeroed = tuple(tensors[b.name] for b in program.buffers if b.zeroed)
+        self._tensors = tensors
+        self._starts = tuple(starts)
+        self._device = device
+
+    def run(self) -> None:
+        """Clear what must be zero and start the kernels on the current stream of the device."""
+        if self._device.type != "cuda":
+            self._enqueue(0)
+        elif torch.cuda.current_device() == self._device.index:
+            self._enqueue(_stream(self._device))
+        else:
+            with torch.cuda.device(self._device):
+                self._enqueue(_stream(self._device))
+
+    def _enqueue(self, stream: int) -> None:
+        for tensor in self._zeroed:
+            tensor.zero_()
+        for start in self._starts:
+            start(stream)
+
+
+class Launcher:
+    """A program compiled and loaded for one device.
+
+    ``device`` is a CUDA device, or the CPU where Triton runs its interpreter. Raises what Triton
+    raises on a program that does not compile, ``triton.runtime.errors.OutOfResources`` on one
+    that the device cannot hold, and BadArgument on a device that runs no kernels.
+    """
+
+    def __init__(self, program: Program, device: torch.device | str | int) -> None:
+        self.program = program
+        self.device = _indexed(torch.device(device))
+        self._buffers = {buffer.name: buffer for buffer in program.buffers}
+        self._kernels: list[Any]
+        if compiler.interpreting():
+            self._kernels = [compiler.function(kernel) for kernel in program.kernels]
+        elif self.device.type == "cuda":
+            with torch.cuda.device(self.device):
+                self._kernels = [_load(program, kernel) for kernel in program.kernels]
+        else:
+            raise BadArgument(f"device: kernels run on CUDA devices, not on {self.device}")
+
+    def prepare(self, inputs: Sequence[torch.Tensor], output: torch.Tensor | None = None) -> Call:
+        """Bind ``inputs``, in the program's order, and ``output``, allocated if it is not given.
+
+        Descriptors are made and workspaces allocated here, once. Raises BadArgument where dtype,
+        shape, strides, device or alignment differ from what the program was rendered for, or
+        where the output overlaps an input.
+        """
+        program = self.program
+        if len(inputs) != len(program.inputs):
+            raise BadArgument(f"the program takes {len(program.inputs)} inputs, not {len(inputs)}")
+        if output is None:
+            output = empty(program.output, self.device)
+        tensors = {b.name: t for b, t in zip(program.inputs, inputs, strict=True)}
+        tensors[program.output.name] = output
+        for name, tensor in tensors.items():
+            self._check(self._buffers[name], tensor)
+        _check_apart(program, tensors)
+        for buffer in program.workspaces:
+            tensors[buffer.name] = empty(buffer, self.device)
+        starts = [
+            self._start(kernel, loaded, tensors)
+            for kernel, loaded in zip(program.kernels, self._kernels, strict=True)
+            if all(kernel.grid)
+        ]
+        return Call(self.device, tensors, program, starts)
+
+    def _check(self, buffer: Buffer, tensor: torch.Tensor) -> None:
+        wishes: list[tuple[str, Any, Any]] = [
+            ("device", self.device, tensor.device),
+            ("dtype", TORCH_DTYPES[buffer.dtype], tensor.dtype),
+            ("shape", buffer.shape, tuple(tensor.shape)),
+        ]
+        for what, wish, fact in wishes:
+            if wish != fact:
+                raise BadArgument(f"{buffer.name}: the program takes {what} {wish}, not {fact}")
+        for extent, wish, fact in zip(buffer.shape, buffer.strides, tensor.stride(), strict=True):
+            if extent > 1 and wish != fact:
+                raise BadArgument(
+                    f"{buffer.name}: the program takes strides {buffer.strides},"
+                    f" not {tuple(tensor.stride())}"
+                )
+        if tensor.data_ptr() % buffer.alignment_bytes:
+            raise BadArgument(
+                f"{buffer.name}: the program takes an address that is a multiple of"
+                f" {buffer.alignment_bytes} bytes, not {tensor.data_ptr():#x}"
+            )
+
+    def _start(self, kernel: Kernel, loaded: Any, tensors: Mapping[str, torch.Tensor]) -> _Start:
+        """Return what starts one kernel with its arguments bound."""
+        if compiler.interpreting():
+            arguments = [self._argument(a, tensors[a.buffer]) for a in kernel.arguments]
+            return lambda stream: loaded[kernel.grid](*arguments)
+        bound = [
+            self._argument(a, tensors[a.buffer])
+            if isinstance(a, DescriptorArgument)
+            else tensors[a.buffer].data_ptr()
+            for a in kernel.arguments
+        ]
+        return partial(_launch, loaded, kernel.grid, bound)
+
+    def _argument(self, argument: Any, tensor: torch.Tensor) -> Any:
+        if not isinstance(argument, DescriptorArgument):
+            return tensor
+        shape, strides, block = (list(argument.shape), list(argument.strides), list(argument.block))
+        try:
+            return TensorDescriptor(tensor, shape, strides, block)
+        except AssertionError as error:
+            raise BadArgument(f"{argument.buffer}: no descriptor of it: {error}") from error
+
+
+def _launch(loaded: Any, grid: tuple[int, int, int], bound: Sequence[Any], stream: int) -> None:
+    """Start a loaded kernel: the call that Triton's own front end ends in, without its checks."""
+    x, y, z = grid
+    loaded.run(x, y, z, stream, loaded.function, loaded.packed_metadata, None, None, None, *bound)
+
+
+def _load(program: Program, kernel: Kernel) -> Any:
+    """Compile a kernel for the current device and put it there."""
+    target = triton.runtime.driver.active.get_current_target()
+    triton_target = (target.backend, target.arch, target.warp_size)
+    loaded = compiler.compile_kernel(program, kernel, triton_target)
+    # The first access to ``run`` loads the binary; later ones are cheap.
+    _ = loaded.run
+    return loaded
+
+
+def _stream(device: torch.device) -> int:
+    return int(triton.runtime.driver.active.get_current_stream(device.index))
+
+
+def _indexed(device: torch.device) -> torch.device:
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def _check_apart(program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
+    start, end = _span(tensors[program.output.name])
+    for buffer in program.inputs:
+        first, last = _span(tensors[buffer.name])
+        if first < end and start < last:
+            raise BadArgument(f"{program.output.name}: the output overlaps input {buffer.name}")
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return the first address of a tensor and the one past its last."""
+    if tensor.numel() == 0:
+        return 0, 0
+    reach = sum((e - 1) * s for e, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.element_size()
