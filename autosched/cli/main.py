@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -34,6 +35,15 @@ class Program(click.Group):
         module = importlib.import_module(f"autosched.cli.{cmd_name}_command")
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments begin with; a wrong name is told the nearest."""
+        near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+        if args[0] in COMMANDS or not near:
+            return super().resolve_command(ctx, args)
+        raise click.UsageError(f"No such command {args[0]!r}. Did you mean {near[0]!r}?", ctx)
 
     def main(
         self,
@@ -74,6 +84,7 @@ def _report(error: Exception, *, verbose: bool) -> ExitCode:
 
 
 @click.group(
+    "autosched",
     cls=Program,
     context_settings={"auto_envvar_prefix": "AUTOSCHED", "help_option_names": ["-h", "--help"]},
     epilog="Every option can be set by an environment variable: AUTOSCHED_TUNE_TRIALS is "
