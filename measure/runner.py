@@ -1,0 +1,157 @@
+"""The parent's side of a measuring worker: one child per device, replaced whenever it breaks.
+
+Knows nothing of builds. All calls come from one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from measure.child import Child, Lost
+from measure.comparison import Comparison, judge
+from measure.job import Broken, Compare, Measure, Open, Opened, Rounds
+from measure.measurement import Failed, Failure, Measurement
+from measure.service import NoDevice
+from search_space.program import Program
+from search_space.target import Target
+from search_space.workload import Workload
+
+#: Starting a worker loads torch, takes the device and evaluates the reference.
+START_TIMEOUT_S = 180.0
+#: The steps of a comparison answer for several entrants and make data.
+COMPARE_FACTOR = 6.0
+
+
+class Runner:
+    """Verifies and times programs of one workload on one device, in a child process.
+
+    ``timeout_s`` bounds each program. Raises NoDevice when no worker can be started.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        target: Target,
+        device: str,
+        *,
+        seeds: tuple[int, ...] = (0, 1),
+        timeout_s: float = 10.0,
+        module: str = "measure.worker",
+    ) -> None:
+        self._open = Open(workload, target, device, seeds)
+        self._timeout_s = timeout_s
+        self._module = module
+        self._child: Child | None = None
+        self.opened = self._start()
+
+    def measure(self, program: Program, abort_above_us: float | None = None) -> Measurement:
+        """Verify and time one program."""
+        reply = self._ask(Measure(program, abort_above_us), self._timeout_s)
+        if isinstance(reply, Lost):
+            return _failure(reply, self._timeout_s)
+        if isinstance(reply, Broken):
+            return reply.failed
+        return reply
+
+    def compare(
+        self, programs: Sequence[Program], *, library: bool, rounds: int, seeds: tuple[int, ...]
+    ) -> Comparison:
+        """Time programs in turns. One that breaks the worker is dropped, and the rest go again.
+
+        Where it is not known which did, the next attempt goes step by step to find out.
+        """
+        failures: dict[int, Failed] = {}
+        library_failure: Failed | None = None
+        careful = False
+        while True:
+            left = [index for index in range(len(programs)) if index not in failures]
+            wanted = library and library_failure is None
+            entrants = tuple(programs[index] for index in left)
+            request = Compare(entrants, wanted, rounds, seeds, careful)
+            reply = self._ask(request, COMPARE_FACTOR * self._timeout_s)
+            if isinstance(reply, Rounds):
+                break
+            failed, turn = _blame(reply, self._timeout_s)
+            if not turn and careful:
+                raise NoDevice(f"the comparison broke the worker again: {failed.detail}")
+            careful = careful or not turn
+            if turn and int(turn) < len(left):
+                failures[left[int(turn)]] = failed
+            elif turn:
+                library_failure = failed
+        return _judged(programs, reply, left, failures, wanted, library_failure, seeds)
+
+    def close(self) -> None:
+        """Kill the worker."""
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+    def kill(self) -> None:
+        """Kill the worker from another thread; the call in progress then fails."""
+        if self._child is not None:
+            self._child.kill()
+
+    def _ask(
+        self, request: Measure | Compare, timeout_s: float
+    ) -> Measurement | Rounds | Broken | Lost:  # noqa: E501
+        if self._child is None:
+            self._start()
+        assert self._child is not None  # noqa: S101  _start raises or sets it
+        reply: Measurement | Rounds | Broken | Lost = self._child.ask(request, timeout_s)
+        if isinstance(reply, Lost | Broken):
+            self.close()
+        return reply
+
+    def _start(self) -> Opened:
+        """Start a worker and give it the workload; a second attempt, then NoDevice."""
+        detail = ""
+        for _ in range(2):
+            self._child = Child(self._module, {"TRITON_INTERPRET": None})
+            reply = self._child.ask(self._open, START_TIMEOUT_S)
+            if isinstance(reply, Opened):
+                return reply
+            self.close()
+            detail = reply.detail
+        raise NoDevice(f"{self._open.device}: {detail}")
+
+
+def _failure(lost: Lost, timeout_s: float) -> Failed:
+    if lost.reason == "deadline":
+        detail = f"the run took more than {timeout_s:g} s"
+        return Failed(Failure.TIMEOUT, detail, run_s=timeout_s)
+    return Failed(Failure.RUNTIME, f"the worker broke: {lost.detail}")
+
+
+def _blame(reply: Measurement | Broken | Lost, timeout_s: float) -> tuple[Failed, str]:
+    """Return what went wrong in a comparison, and whose turn it was, "" if nobody knows."""
+    if isinstance(reply, Lost):
+        return _failure(reply, timeout_s), reply.note
+    if isinstance(reply, Broken):
+        return reply.failed, reply.turn
+    detail = reply.detail if isinstance(reply, Failed) else "a comparison was answered with a time"
+    raise NoDevice(f"the comparison failed: {detail}")
+
+
+def _judged(
+    programs: Sequence[Program],
+    rounds: Rounds,
+    left: Sequence[int],
+    failures: dict[int, Failed],
+    library: bool,
+    library_failure: Failed | None,
+    seeds: tuple[int, ...],
+) -> Comparison:
+    """Put the rounds of those who were left back among all programs, and rank them."""
+    found = dict(rounds.failures)
+    times_us: list[tuple[float, ...]] = [()] * len(programs)
+    for position, index in enumerate(left):
+        if position in found:
+            failures[index] = found[position]
+        else:
+            times_us[index] = rounds.times_us[position]
+    library_us = None
+    if library:
+        library_failure = found.get(len(left))
+        library_us = None if library_failure else rounds.times_us[len(left)]
+    return judge(times_us, failures, library_us, library_failure, seeds)
