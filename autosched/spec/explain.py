@@ -47,7 +47,7 @@ def _explain_one(document: Document, detail: ErrorDetails) -> SpecError:
     if kind == "extra_forbidden":
         return document.error(path, unknown(str(path[-1]), _known(location)), key=True)
     if kind == "missing":
-        return document.error(path, "is missing", key=True)
+        return document.error(path, "is missing")
     if kind == "union_tag_invalid":
         return document.error(
             (*path, "op"), f"{show(given['op'])} is {unknown(str(given['op']), OPS)}"

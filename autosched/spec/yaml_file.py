@@ -36,11 +36,12 @@ def read(name: str) -> Document:
         raise SpecError(_yaml_sentence(name, error)) from error
     except YAMLError as error:
         first = str(error).strip().splitlines()[0]
-        raise SpecError(f"{name}:1:1: not YAML: {first}") from error
-    except (ValueError, RecursionError, OverflowError) as error:
-        if isinstance(error, SpecError):
-            raise
-        raise SpecError(f"{name}:1:1: not YAML: {str(error)[:120]}") from error
+        raise SpecError(f"{name}:1:1: not a spec in YAML: {first}") from error
+    except SpecError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # The parser lets such through on keys that are mappings and the like.
+        raise SpecError(f"{name}:1:1: not a spec in YAML: {str(error)[:120]}") from error
     return Document(name, data, reader.keys, reader.values, tuple(text.split("\n")))
 
 
@@ -150,9 +151,8 @@ class _Reader:
     def _entry(self, node: CommentedMap, key: Any, path: Path) -> Any:
         line, column = node.lc.key(key)
         if not isinstance(key, str):
-            raise SpecError(
-                f"{self.name}:{line + 1}:{column + 1}: the key {str(key)[:40]!r} is not a name"
-            )
+            written = "a list or a mapping" if isinstance(key, tuple | dict) else str(key)[:40]
+            raise SpecError(f"{self.name}:{line + 1}:{column + 1}: a key is a name, not {written}")
         inner = (*path, str(key))
         self.keys[inner] = Place(column + 1, line + 1)
         if node[key] is None:  # nothing is written, so nothing has a place

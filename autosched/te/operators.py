@@ -163,7 +163,10 @@ def _function(word: str) -> Callable[[Value], Value]:
 
 def _read_input(name: str, dtype: str, index: tuple[Position, ...]) -> Value:
     shape = tuple(position.axes[0].extent for position in index)
-    return placeholder(shape, name, dtype)[index]
+    try:
+        return placeholder(shape, name, dtype)[index]
+    except IllegalExpression as error:
+        raise IllegalExpression(error.fact) from error
 
 
 def _axis(argument: str, name: str, extent: int, kind: AxisKind = "spatial") -> Axis:

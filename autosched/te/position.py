@@ -27,7 +27,7 @@ class Position:
 
     def __add__(self, other: object) -> Position:
         right = position(other)
-        return Position(self.form + right.form, merge_axes((self.axes, right.axes)))
+        return _occurring(self.form + right.form, merge_axes((self.axes, right.axes)))
 
     __radd__ = __add__
 
@@ -43,7 +43,7 @@ class Position:
     def __mul__(self, other: object) -> Position:
         if isinstance(other, Position):
             return _product(self, other)
-        return Position(self.form.scale(check_integer(other, "a factor")), self.axes)
+        return _occurring(self.form.scale(check_integer(other, "a factor")), self.axes)
 
     __rmul__ = __mul__
 
@@ -111,6 +111,10 @@ def check_integer(value: object, thing: str) -> int:
     if abs(value) > LARGEST:
         raise IllegalExpression(f"{thing} is {str(value)[:40]}, past the limit of 2**40")
     return value
+
+
+def _occurring(form: Affine, axes: tuple[Axis, ...]) -> Position:
+    return Position(form, tuple(axis for axis in axes if axis.name in form.axes))
 
 
 def _product(left: Position, right: Position) -> Position:

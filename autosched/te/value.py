@@ -79,7 +79,9 @@ def value(thing: object) -> Value:
         names = ", ".join(thing.form.axes)
         raise IllegalExpression(f"axis {names!r} is used as a value; only tensors can be read")
     if isinstance(thing, bool) or not isinstance(thing, int | float):
-        raise IllegalExpression(f"a value is a read, a number or a function, not {thing!r:.60}")
+        raise IllegalExpression(
+            f"a value is a read, a number or a function of them, not a {type(thing).__name__}"
+        )
     try:
         number = float(thing) + 0.0  # no negative zero: equal trees have equal texts
     except OverflowError:

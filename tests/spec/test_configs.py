@@ -1,0 +1,43 @@
+"""Every file in configs/ is a spec that loads, and says what its name says."""
+
+from pathlib import Path
+
+import pytest
+
+from autosched.spec import load
+from autosched.te.operators import matmul
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+FILES = sorted([*CONFIGS.glob("workloads/*.y*ml"), *CONFIGS.glob("suites/*.y*ml")])
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_it_loads(path: Path) -> None:
+    tasks = load(str(path))
+    assert tasks
+    assert len({task.workload.key for task in tasks}) == len(tasks)
+    assert all(task.where.startswith(f"{path}:") for task in tasks)
+
+
+def test_the_smoke_suite_is_the_four_headline_shapes() -> None:
+    works = {task.id: task.workload for task in load(str(CONFIGS / "suites/smoke.yaml"))}
+    assert works == {
+        "square": matmul(4096, 4096, 4096, dtype="float16"),
+        "prefill": matmul(2048, 10240, 8192, dtype="bfloat16", trans_b=True),
+        "decode": matmul(16, 8192, 8192, dtype="bfloat16", trans_b=True),
+        "small": matmul(1024, 1024, 1024, dtype="float16"),
+    }
+
+
+def test_every_row_of_the_gemm_suite_names_its_source() -> None:
+    tasks = load(str(CONFIGS / "suites/gemm.yaml"))
+    assert len(tasks) == 26
+    assert all(task.source for task in tasks)
+    ieee = {t.id for t in tasks if t.workload.precision == "ieee" and "float32" in t.spec["dtype"]}
+    assert ieee == {"P49", "P50"}
+
+
+def test_the_expression_example_is_the_matmul_it_says() -> None:
+    (task,) = load(str(CONFIGS / "workloads/expr_matmul.yaml"))
+    same = matmul(512, 1024, 256, dtype="float16", trans_b=True, epilogue=["bias", "relu"])
+    assert task.workload.key == same.key
