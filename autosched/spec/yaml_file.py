@@ -18,7 +18,7 @@ from autosched.spec.document import Document, Path, Place
 from autosched.spec.error import SpecError
 
 #: A spec is written by people; anything larger is another kind of file.
-LARGEST_BYTES = 1 << 20
+LARGEST_BYTES = 1 << 18
 DEEPEST = 16
 MOST_DIGITS = 40
 

@@ -160,6 +160,12 @@ def _reduce(tensor: Computed, index: tuple[Affine, ...], lowering: _Lowering) ->
         lowering.axes[axis.name] = axis
     forms = dict(zip((a.name for a in tensor.axes), index, strict=True))
     value = _resolve(tensor.value.expr, tensor.value, lowering, forms)
+    occurring = {n for read in reads(value) for form in read.index for n in form.axes}
+    for axis in tensor.reduced:
+        if axis.name not in occurring:
+            raise IllegalExpression(
+                f"axis {axis.name!r} of {tensor.name!r} does not occur in what is reduced"
+            )
     lowering.intermediates[tensor.name] = Tensor(tensor.name, tensor.shape, tensor.dtype)
     lowering.stages[tensor.name] = Stage(tensor.name, index, value, tensor.reducer)
 

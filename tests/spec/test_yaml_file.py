@@ -79,7 +79,7 @@ def refusal(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str | bytes) ->
             "w.yaml:3:6: a number has at most 40 digits, not 6000",
         ),
         (b"workload:\n  # \xe9\n", "w.yaml:2:5: is not UTF-8, a spec is"),
-        (b"#" * (1 << 21), "w.yaml: is larger than 1048576 bytes, which no spec is"),
+        (b"#" * (1 << 21), "w.yaml: is larger than 262144 bytes, which no spec is"),
     ],
 )
 def test_more_than_data_is_refused(

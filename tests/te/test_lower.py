@@ -148,6 +148,13 @@ def test_names_have_one_meaning() -> None:
         te.workload(te.compute((4, 6), lambda k, j: acc[k, j] * 2, "C"))
 
 
+def test_a_reduced_axis_must_survive_inlining() -> None:
+    spread = te.compute((4, 8), lambda i, j: A[i, 0] * 1, "spread")
+    out = te.compute((4,), lambda i: te.sum(spread[i, K], axis=K), "C")
+    with pytest.raises(te.IllegalExpression, match="axis 'k' of 'acc' does not occur"):
+        te.workload(out)
+
+
 def test_a_workload_reads_something() -> None:
     with pytest.raises(te.IllegalExpression, match="'C' reads no input"):
         te.workload(te.compute((4,), lambda i: 1.0, "C"))
