@@ -36,7 +36,8 @@ def merge(old: Data | None, new: Data, order: Sequence[str]) -> dict[str, Any]:
     rows = {row["workload"]: row for row in (*old["rows"], *new["rows"])}
     place = {name: n for n, name in enumerate(order)}
     ordered = sorted(rows.values(), key=lambda row: place.get(row["workload"], len(place)))
-    return dict(new) | {"rows": ordered, "runs": _runs(old, new)}
+    against = list(dict.fromkeys((*old["against"], *new["against"])))
+    return dict(new) | {"against": against, "rows": ordered, "runs": _runs(old, new)}
 
 
 def _runs(old: Data, new: Data) -> list[dict[str, Any]]:
@@ -65,8 +66,10 @@ def read(path: Path) -> dict[str, Any] | None:
         return None
     except ValueError as error:
         raise BadResults(f"{path}: not JSON ({error}): move it away to start afresh") from error
-    if not isinstance(data, dict) or not {"machine", "rows"} <= set(data):
-        raise BadResults(f"{path}: no results of a benchmark: it lacks 'machine' or 'rows'")
+    if not isinstance(data, dict) or not {"machine", "against", "rows"} <= set(data):
+        raise BadResults(
+            f"{path}: no results of a benchmark: it lacks 'machine', 'against' or 'rows'"
+        )
     return data
 
 

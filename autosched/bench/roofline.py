@@ -29,8 +29,3 @@ def arithmetic(workload: Workload) -> str:
             widest = "float32" if "float32" in dtypes else dtypes[0]
             return "tf32" if widest == "float32" and workload.precision == "tf32" else widest
     return workload.inputs[0].dtype
-
-
-def teraflops(workload: Workload, time_us: float) -> float:
-    """Return the rate of a run of ``time_us`` microseconds, in 10^12 operations per second."""
-    return workload.operations / time_us * 1e-6

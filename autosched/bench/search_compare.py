@@ -167,7 +167,10 @@ def table(data: Mapping[str, Any]) -> str:
     """Return one comparison as Markdown."""
     summary = data["summary"]
     lines = [f"## {data['workload']}", "", _verdict(summary), ""]
-    lines += ["| trials | guided, best so far (us) | random, best so far (us) |", "|---:|---:|---:|"]
+    lines += [
+        "| trials | guided, best so far (us) | random, best so far (us) |",
+        "|---:|---:|---:|",
+    ]
     for row in summary["curve"]:
         lines.append(f"| {row['trials']} | {_spread(row[GUIDED])} | {_spread(row[RANDOM])} |")
     lines += ["", "| seed | guided, final (us) | random, final (us) | guided caught up after |"]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import torch
 
 from autosched.runtime.errors import BadInput, WrongDtype, WrongShape
 from autosched.runtime.tensor import check_rank, dtype_name, is_column_major
-from autosched.te.operators import batch_matmul, matmul
+from autosched.te import IllegalExpression
+from autosched.te.operators import ELEMENTWISE, OPERAND_DTYPES, batch_matmul, matmul
+from measure.tensor import TORCH_DTYPES
+from search_space.dtype import DTYPES
 from search_space.workload import PRECISIONS, Precision, Workload
 
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
+ACTIVATIONS = tuple(ELEMENTWISE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class Signature:
     n: int
     k: int
     dtype: str
-    out_dtype: str
+    out_dtype: str | None
     trans_a: bool
     trans_b: bool
     precision: Precision
@@ -39,32 +43,22 @@ class Signature:
 
 @lru_cache(maxsize=4096)
 def workload_of(signature: Signature) -> Workload:
-    """Return the workload of a call, built once per signature."""
+    """Return the workload of a call, built once per signature; raises BadInput if there is none."""
     s = signature
-    if s.batch is None:
-        return matmul(
-            s.m,
-            s.n,
-            s.k,
-            dtype=s.dtype,
-            out_dtype=s.out_dtype,
-            trans_a=s.trans_a,
-            trans_b=s.trans_b,
-            precision=s.precision,
-            epilogue=s.epilogue,
-        )
-    return batch_matmul(
-        s.batch,
-        s.m,
-        s.n,
-        s.k,
-        dtype=s.dtype,
-        out_dtype=s.out_dtype,
-        trans_a=s.trans_a,
-        trans_b=s.trans_b,
-        precision=s.precision,
-        epilogue=s.epilogue,
-    )
+    how: dict[str, Any] = {
+        "dtype": s.dtype,
+        "out_dtype": s.out_dtype,
+        "trans_a": s.trans_a,
+        "trans_b": s.trans_b,
+        "precision": s.precision,
+        "epilogue": s.epilogue,
+    }
+    try:
+        if s.batch is None:
+            return matmul(s.m, s.n, s.k, **how)
+        return batch_matmul(s.batch, s.m, s.n, s.k, **how)
+    except IllegalExpression as error:
+        raise BadInput(str(error)) from error
 
 
 def stored(tensor: torch.Tensor, trans: bool) -> tuple[torch.Tensor, bool]:
@@ -91,7 +85,7 @@ def signature_of(
     rank = 3 if a.dim() == 3 else 2
     check_rank("a", a, rank)
     check_rank("b", b, rank)
-    dtype = dtype_name("a", a.dtype)
+    dtype = dtype_name("a", a.dtype, OPERAND_DTYPES)
     if b.dtype != a.dtype:
         raise WrongDtype(f"b is {b.dtype}, but a is {a.dtype}: cast one of them")
     m, k = (a.shape[-1], a.shape[-2]) if trans_a else (a.shape[-2], a.shape[-1])
@@ -109,12 +103,41 @@ def signature_of(
         n=n,
         k=k,
         dtype=dtype,
-        out_dtype=dtype if out_dtype is None else dtype_name("out_dtype", out_dtype),
+        out_dtype=None if out_dtype is None else dtype_name("out_dtype", out_dtype, tuple(DTYPES)),
         trans_a=trans_a,
         trans_b=trans_b,
         precision=_precision(precision),
         epilogue=(*extras, *_activation(activation)),
     )
+
+
+def empty_result(
+    signature: Signature, out: torch.Tensor | None, device: torch.device
+) -> torch.Tensor:
+    """Return the result of a product without elements: ``out`` if it fits, else a fresh one."""
+    # Extents of 1 stand in: what dtype the result has does not depend on them.
+    made = workload_of(replace(signature, batch=signature.batch and 1, m=1, n=1, k=1))
+    empty = torch.empty(
+        signature.output_shape, dtype=TORCH_DTYPES[made.output.dtype], device=device
+    )
+    if out is None:
+        return empty
+    if out.shape != empty.shape or out.dtype != empty.dtype:
+        raise WrongShape(
+            f"out is {tuple(out.shape)} {out.dtype}; it must be {tuple(empty.shape)} {empty.dtype}"
+        )
+    return out
+
+
+def one_deep(
+    signature: Signature, a: torch.Tensor, b: torch.Tensor
+) -> tuple[Signature, torch.Tensor, torch.Tensor]:
+    """Turn a product over k=0, which is all zeros, into one over a single zero."""
+    s = signature
+    batch = () if s.batch is None else (s.batch,)
+    left = (1, s.m) if s.trans_a else (s.m, 1)
+    right = (s.n, 1) if s.trans_b else (1, s.n)
+    return replace(s, k=1), a.new_zeros((*batch, *left)), b.new_zeros((*batch, *right))
 
 
 def _precision(name: str | None) -> Precision:

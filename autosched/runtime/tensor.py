@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,15 +14,11 @@ from autosched.runtime.errors import (
     WrongLayout,
     WrongShape,
 )
+from measure.tensor import TORCH_DTYPES
 from search_space import workload as space
 
-#: The dtypes that kernels take here, by the name torch gives them.
-NAMES: dict[torch.dtype, str] = {
-    torch.float16: "float16",
-    torch.bfloat16: "bfloat16",
-    torch.float32: "float32",
-}
-DTYPES: dict[str, torch.dtype] = {name: dtype for dtype, name in NAMES.items()}
+#: The names that workloads give to torch's dtypes.
+NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +29,12 @@ class Bound:
     copied_bytes: int = 0
 
 
-def dtype_name(name: str, dtype: torch.dtype | str) -> str:
-    """Return the name of a dtype that kernels take; raises WrongDtype naming the tensor."""
-    known = dtype if isinstance(dtype, str) and dtype in DTYPES else NAMES.get(dtype)  # type: ignore[arg-type]
-    if known is None:
-        raise WrongDtype(f"{name} is {dtype}; kernels here take {', '.join(DTYPES)}")
-    return known
+def dtype_name(what: str, dtype: torch.dtype | str, known: Sequence[str]) -> str:
+    """Return the name of ``dtype`` if it is among ``known``; raises WrongDtype naming ``what``."""
+    name = dtype if isinstance(dtype, str) else NAMES.get(dtype)
+    if name is None or name not in known:
+        raise WrongDtype(f"{what} is {dtype}; kernels here take {', '.join(known)}")
+    return name
 
 
 def check_device(tensors: Mapping[str, torch.Tensor]) -> torch.device:
@@ -109,7 +105,9 @@ def check_output(
         )
     for name, tensor in inputs.items():
         if _overlap(out, tensor):
-            raise WrongLayout(f"out shares memory with {name}: it would be read after it is written")
+            raise WrongLayout(
+                f"out shares memory with {name}: it would be read after it is written"
+            )
 
 
 def _check_kind(name: str, tensor: torch.Tensor, wish: space.Tensor) -> None:
@@ -123,9 +121,7 @@ def _lies_as(tensor: torch.Tensor, wish: space.Tensor) -> bool:
     """Compare strides (those of extent 1 never count) and the address with the promise."""
     same = tensor.stride() == wish.strides or all(
         stride == wanted or extent == 1
-        for extent, stride, wanted in zip(
-            wish.shape, tensor.stride(), wish.strides, strict=True
-        )
+        for extent, stride, wanted in zip(wish.shape, tensor.stride(), wish.strides, strict=True)
     )
     return same and tensor.data_ptr() % wish.alignment_bytes == 0
 

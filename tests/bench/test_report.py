@@ -15,7 +15,9 @@ def row(name: str, ours: float, torch: float | None = 12.0, **changes: Any) -> d
     if torch is not None:
         times["torch"] = Interval(torch, torch, torch)
         ratios["torch"] = Interval(torch / ours, torch / ours - 0.01, torch / ours + 0.01)
-    made = Row(name, name, name, times, ratios, 5.0, 10**9, "tuned", "contraction.pointer", "f" * 16)
+    made = Row(
+        name, name, name, times, ratios, 5.0, 10**9, "tuned", "contraction.pointer", "f" * 16
+    )
     return made.to_data(("torch",)) | changes
 
 
@@ -79,10 +81,10 @@ def test_the_table_shows_intervals_means_and_what_is_missing() -> None:
         ["a", "b", "c"],
     )
     text = table(data)
-    assert "| a | 10 [9, 11] | 12 | 1.200 [1.190, 1.210] | 100 | 0.50 | contraction.pointer |" in text
     assert (
-        "Geometric mean of torch / ours over 2 of 3 workloads: **0.775**, lowest 0.500." in text
+        "| a | 10 [9, 11] | 12 | 1.200 [1.190, 1.210] | 100 | 0.50 | contraction.pointer |" in text
     )
+    assert "Geometric mean of torch / ours over 2 of 3 workloads: **0.775**, lowest 0.500." in text
     assert "- c: torch has no form" in text
     assert "Predicted" not in text
 

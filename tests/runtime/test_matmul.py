@@ -80,9 +80,21 @@ def test_a_signature_is_built_once() -> None:
         (half(4, 8), torch.zeros(8, 4), {}, WrongDtype, "b is torch.float32, but a is"),
         (torch.zeros(4, 8, dtype=torch.float64),) * 2
         + ({}, WrongDtype, "a is torch.float64; kernels here take"),
-        (half(4, 8), half(8, 4), {"activation": "tanh"}, BadInput, "'tanh' is not known; known: relu"),
-        (half(4, 8), half(8, 4), {"precision": "tf64"}, BadInput, "'tf64' is not known; known: ieee"),
-        (half(4, 8), half(8, 4), {"out_dtype": "int8"}, WrongDtype, "out_dtype is int8"),
+        (
+            half(4, 8),
+            half(8, 4),
+            {"activation": "tanh"},
+            BadInput,
+            "'tanh' is not known; known: relu",
+        ),
+        (
+            half(4, 8),
+            half(8, 4),
+            {"precision": "tf64"},
+            BadInput,
+            "'tf64' is not known; known: ieee",
+        ),
+        (half(4, 8), half(8, 4), {"out_dtype": "int4"}, WrongDtype, "out_dtype is int4"),
     ],
 )
 def test_what_does_not_multiply_is_refused(

@@ -57,10 +57,12 @@ def test_a_wrong_shape_or_dtype_is_named() -> None:
 
 
 def test_dtypes_have_one_name() -> None:
-    assert dtype_name("out_dtype", torch.bfloat16) == "bfloat16"
-    assert dtype_name("out_dtype", "float16") == "float16"
-    with pytest.raises(WrongDtype, match=r"a is torch.float64; kernels here take float16"):
-        dtype_name("a", torch.float64)
+    known = ("float16", "bfloat16")
+    assert dtype_name("out_dtype", torch.bfloat16, known) == "bfloat16"
+    assert dtype_name("out_dtype", "float16", known) == "float16"
+    for dtype in (torch.float64, torch.complex64, "float64"):
+        with pytest.raises(WrongDtype, match=r"a is .*; kernels here take float16, bfloat16"):
+            dtype_name("a", dtype, known)
 
 
 def test_a_tensor_on_the_cpu_is_refused_with_the_way_out() -> None:

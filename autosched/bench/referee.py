@@ -1,0 +1,103 @@
+"""Hold interleaved comparisons in a child process on a GPU. Knows no schedule and no log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from autosched.bench.contest import Contest, Outcome
+from autosched.bench.row import Interval
+from measure.child import Child, Lost
+from measure.comparison import paired_ratio
+from measure.timing import median_interval
+
+#: How many sets of fresh random data the rounds of a comparison are spread over.
+DATA_SETS = 3
+#: Longest silence: torch's compiler tunes for minutes on large workloads.
+TIMEOUT_S = 600.0
+
+
+class GpuReferee:
+    """Compares on one GPU. A context manager; the child starts with the first comparison.
+
+    An entrant that kills the child or never ends is taken out, and the others start again.
+    """
+
+    def __init__(self, device: str = "cuda:0", timeout_s: float = TIMEOUT_S) -> None:
+        self._device = device
+        self._timeout_s = timeout_s
+        self._child: Child | None = None
+
+    def __call__(self, contest: Contest) -> Outcome:
+        """Hold one comparison."""
+        lost: dict[str, str] = {}
+        entrants = (*contest.programs, *contest.libraries)
+        for _ in range(len(entrants) + 1):
+            reply = self._ask(_request(contest, self._device, lost))
+            if not isinstance(reply, Lost):
+                return outcome(contest, reply, lost)
+            self.close()
+            if reply.note not in entrants or reply.note in lost:
+                return Outcome(failures=dict.fromkeys(entrants, reply.detail) | lost)
+            lost[reply.note] = reply.detail
+        return Outcome(failures=lost)
+
+    def _ask(self, request: Mapping[str, Any]) -> Any:
+        if self._child is None:
+            self._child = Child("autosched.bench.worker")
+        return self._child.ask(request, self._timeout_s)
+
+    def close(self) -> None:
+        """End the child. May be called again."""
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+    def __enter__(self) -> GpuReferee:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _request(contest: Contest, device: str, lost: Mapping[str, str]) -> dict[str, Any]:
+    programs = {name: p for name, p in contest.programs.items() if name not in lost}
+    return {
+        "workload": contest.workload,
+        "names": list(programs),
+        "programs": list(programs.values()),
+        "libraries": [name for name in contest.libraries if name not in lost],
+        "rounds": contest.rounds,
+        "seeds": [contest.seed + n for n in range(DATA_SETS)],
+        "device": device,
+    }
+
+
+def outcome(contest: Contest, reply: Mapping[str, Any], lost: Mapping[str, str]) -> Outcome:
+    """Turn times by entrant and round into medians and paired ratios to the yardstick."""
+    times = {name: rounds for name, rounds in reply["times_us"].items() if rounds}
+    yardstick = times.get(contest.yardstick or "")
+    return Outcome(
+        times_us={name: Interval(*median_interval(rounds)) for name, rounds in times.items()},
+        ratios=_ratios(times, yardstick) if yardstick else {},
+        rel_err=dict(reply["rel_err"]),
+        host_us=dict(reply["host_us"]),
+        setup_s=dict(reply["setup_s"]),
+        failures=dict(lost) | dict(reply["failures"]),
+    )
+
+
+def _ratios(times: Mapping[str, Any], yardstick: Any) -> dict[str, Interval]:
+    ratios = {}
+    for name, rounds in times.items():
+        # An entrant that fell out between data sets has fewer rounds: the first ones pair.
+        shared = min(len(rounds), len(yardstick))
+        ratio = paired_ratio(rounds[:shared], yardstick[:shared])
+        ratios[name] = Interval(ratio.median, ratio.low, ratio.high)
+    return ratios

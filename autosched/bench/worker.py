@@ -1,0 +1,191 @@
+"""The child process that times programs and libraries in turns. Knows no schedule and no log.
+
+A request is a mapping: workload, names, programs, libraries, rounds, seeds, device. The reply is
+one too, by entrant's name: times_us (a tuple, one per round), rel_err, host_us, setup_s and
+failures. Before anything that can kill the process a note says whose turn it is.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from autosched.bench.inductor import compiled
+from measure import verify
+from measure.gpu_timer import BATCH, GpuTimer, HostTooSlow
+from measure.launch import Launcher
+from measure.library import library_call
+from measure.measurement import Failure
+from measure.output import GuardedOutput
+from measure.worker import LIBRARY_TOLERANCES, failure_of
+
+#: Calls that are timed on the host, queued without waiting for the device.
+HOST_CALLS = 50
+#: Runs of every entrant before any is timed.
+WARM_UPS = 3
+#: How often a round may be held again because the host was late.
+RETRIES = 10
+
+Note = Callable[[str], None]
+#: Computes into the output it was bound to.
+Piece = Callable[[], Any]
+#: Binds an entrant to inputs and an output; returns the piece and where its result lies.
+Bind = Callable[[Sequence[torch.Tensor], torch.Tensor], Piece]
+
+
+class Unavailable(Exception):
+    """An entrant that cannot take part; the message says why."""
+
+
+def handle(request: Mapping[str, Any], note: Note) -> dict[str, Any]:
+    """Hold one comparison; see the module for request and reply."""
+    return Match(request, note).play()
+
+
+class Match:
+    """One comparison in progress."""
+
+    def __init__(self, request: Mapping[str, Any], note: Note) -> None:
+        self._request = request
+        self._note = note
+        self._device = torch.device(request["device"])
+        torch.cuda.set_device(self._device)
+        torch.set_float32_matmul_precision("highest")
+        self._workload = request["workload"]
+        self._output = GuardedOutput(self._workload.output, self._device)
+        properties = torch.cuda.get_device_properties(self._device)
+        self._timer = GpuTimer(int(getattr(properties, "L2_cache_size", 0)))
+        self._bind: dict[str, Bind] = {}
+        self._times_us: dict[str, list[float]] = {}
+        self._found: dict[str, dict[str, Any]] = {
+            "rel_err": {},
+            "host_us": {},
+            "setup_s": {},
+            "failures": {},
+        }
+
+    def play(self) -> dict[str, Any]:
+        """Set up every entrant, then time all of them in turns on fresh data for each seed."""
+        programs = dict(zip(self._request["names"], self._request["programs"], strict=True))
+        for name in (*programs, *self._request["libraries"]):
+            self._set_up(name, programs.get(name))
+        seeds = self._request["seeds"]
+        for turn, seed in enumerate(seeds):
+            rounds = self._request["rounds"]
+            self._on_fresh_data(
+                seed, rounds * (turn + 1) // len(seeds) - rounds * turn // len(seeds)
+            )
+        return self._found | {
+            "times_us": {n: t for n, t in self._times_us.items() if self._takes_part(n)}
+        }
+
+    def _set_up(self, name: str, program: Any) -> None:
+        begun = time.monotonic()
+
+        def load() -> None:
+            self._bind[name] = self._entrant(name, program)
+            self._times_us[name] = []
+
+        self._guarded(name, load)
+        self._found["setup_s"][name] = time.monotonic() - begun
+
+    def _entrant(self, name: str, program: Any) -> Bind:
+        if program is not None:
+            launcher = Launcher(program, self._device)
+            return lambda inputs, output: launcher.prepare(inputs, output).run
+        if name == "inductor":
+            function = compiled(self._workload)
+            return lambda inputs, _: partial(function, *inputs)
+        library = library_call(self._workload)
+        if library is None:
+            raise Unavailable("torch has no single call for this computation")
+        return lambda inputs, output: partial(library, inputs, output)
+
+    def _on_fresh_data(self, seed: int, rounds: int) -> None:
+        case = verify.random_case(self._workload, seed, self._device)
+        pieces: dict[str, Piece] = {}
+        for name in self._bind:
+            self._guarded(name, partial(self._admit, name, case, pieces))
+        for name, piece in pieces.items():
+            if name not in self._found["host_us"]:
+                self._guarded(name, partial(self._time_host, name, piece))
+        order = random.Random(seed)
+        for _ in range(rounds):
+            turns = sorted(name for name in pieces if self._takes_part(name))
+            order.shuffle(turns)
+            self._round(turns, pieces)
+        for name, piece in pieces.items():
+            self._guarded(name, partial(self._judge, name, case, piece))
+
+    def _admit(self, name: str, case: verify.Case, pieces: dict[str, Piece]) -> None:
+        piece = self._bind[name](case.inputs, self._output.tensor)
+        for _ in range(WARM_UPS):
+            piece()
+        self._judge(name, case, piece)
+        pieces[name] = piece
+
+    def _judge(self, name: str, case: verify.Case, piece: Piece) -> None:
+        """Run into a poisoned output and hold it to the reference; raises Unavailable."""
+        self._output.poison()
+        result = piece()
+        output = result if isinstance(result, torch.Tensor) else self._output.tensor
+        error = float(verify.worst_error(case, output))
+        allowed = LIBRARY_TOLERANCES if name in self._request["libraries"] else 1.0
+        if not error <= allowed:
+            raise Unavailable(f"wrong on {case.name}: {error:.3g} times the tolerance")
+        far = (output.to(case.expected.dtype) - case.expected).abs().max()
+        relative = float(far / case.expected.abs().max().clamp_min(1e-30))
+        held = self._found["rel_err"]
+        held[name] = max(held.get(name, 0.0), relative)
+
+    def _time_host(self, name: str, piece: Piece) -> None:
+        torch.cuda.synchronize(self._device)
+        begun = time.perf_counter()
+        for _ in range(HOST_CALLS):
+            piece()
+        self._found["host_us"][name] = (time.perf_counter() - begun) * 1e6 / HOST_CALLS
+        torch.cuda.synchronize(self._device)
+
+    def _round(self, turns: Sequence[str], pieces: Mapping[str, Piece]) -> None:
+        """Time every entrant once, all or none: ratios are paired by round."""
+        for _ in range(RETRIES):
+            times: list[float | None] = []
+            for start in range(0, len(turns), BATCH):
+                times += self._timer.batch_us([pieces[n] for n in turns[start : start + BATCH]])
+            if None not in times:
+                for name, time_us in zip(turns, times, strict=True):
+                    self._times_us[name].append(float(time_us or 0.0))
+                return
+        raise HostTooSlow("no round of a comparison was free of waiting for the host")
+
+    def _takes_part(self, name: str) -> bool:
+        return name not in self._found["failures"]
+
+    def _guarded(self, name: str, action: Callable[[], None]) -> None:
+        """Do what only this entrant can fail at; an error takes it out of the comparison."""
+        if not self._takes_part(name):
+            return
+        self._note(name)
+        try:
+            action()
+            torch.cuda.synchronize(self._device)
+        except Unavailable as error:
+            self._found["failures"][name] = str(error)
+        except Exception as error:
+            failed = failure_of(error)
+            if failed.kind is Failure.RUNTIME and not _healthy(self._device):
+                raise
+            self._found["failures"][name] = failed.detail
+
+
+def _healthy(device: torch.device) -> bool:
+    try:
+        torch.cuda.synchronize(device)
+    except Exception:  # noqa: BLE001  any error here means the context is lost
+        return False
+    return True

@@ -1,0 +1,97 @@
+"""A way to compute a workload made ready on one device. Knows no log and picks nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from autosched.runtime.proof import objection
+from autosched.runtime.served import Served
+from measure.builder import build
+from measure.launch import Launcher
+from measure.library import LibraryCall, library_call
+from measure.measurement import Failed
+from measure.tensor import empty
+from search_space.program import Program
+from search_space.target import Target
+from search_space.workload import Workload
+
+
+class Engine(Protocol):
+    """Computes one workload on one device, on its current stream."""
+
+    def run(self, inputs: Sequence[torch.Tensor], output: torch.Tensor | None) -> torch.Tensor:
+        """Return the output, allocated unless it is given. Inputs lie as the workload says."""
+
+
+class KernelEngine:
+    """Runs a program through the launcher that measured it."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+
+    def run(self, inputs: Sequence[torch.Tensor], output: torch.Tensor | None) -> torch.Tensor:
+        """Bind, start and return the output."""
+        call = self._launcher.prepare(inputs, output)
+        call.run()
+        return call.output
+
+
+class LibraryEngine:
+    """Runs torch's equivalent, in the workload's precision whatever the process is set to.
+
+    The setting is the process's: while a float32 call is being queued, other threads see it.
+    """
+
+    def __init__(self, workload: Workload, call: LibraryCall, device: torch.device) -> None:
+        self._output = workload.output
+        self._call = call
+        self._device = device
+        self._float32 = any(t.dtype == "float32" for t in workload.inputs)
+
+    def run(self, inputs: Sequence[torch.Tensor], output: torch.Tensor | None) -> torch.Tensor:
+        """Compute and return the output."""
+        if output is None:
+            output = empty(self._output, self._device)
+        if not self._float32:
+            self._call(inputs, output)
+            return output
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            self._call(inputs, output)
+        finally:
+            torch.set_float32_matmul_precision(before)
+        return output
+
+
+def engine_of(served: Served, target: Target | None, device: torch.device) -> Engine | str:
+    """Return what computes as ``served`` says, or why that does not work here.
+
+    A program that was not proven under the tools at hand is first built in a process of its own
+    (seconds; a compiler that aborts or hangs must not take this process along), then held
+    against the reference once.
+    """
+    if served.program is None:
+        call = library_call(served.workload)
+        return LibraryEngine(served.workload, call, device) if call else "torch has no equivalent"
+    if not served.proven and target is not None:
+        built = build(served.program, target.triton_target)
+        if isinstance(built, Failed):
+            return f"{_name(served)} does not build: {built.detail}"
+    return _kernel_engine(served, served.program, device)
+
+
+def _kernel_engine(served: Served, program: Program, device: torch.device) -> Engine | str:
+    try:
+        launcher = Launcher(program, device)
+        wrong = None if served.proven else objection(served.workload, launcher)
+    except Exception as error:  # noqa: BLE001  compilers and drivers raise what they like
+        return f"{_name(served)} does not run: {type(error).__name__}: {error}"
+    return f"{_name(served)} is refused: {wrong}" if wrong else KernelEngine(launcher)
+
+
+def _name(served: Served) -> str:
+    return "its record" if served.source == "tuned" else f"the {served.source}"

@@ -1,0 +1,248 @@
+"""Serve tensor computations by what a log holds. Never tunes; falls back and says why.
+
+Order of serving: the record of exactly this workload, a default that the analytic model likes,
+torch's equivalent, a typed error.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+
+from autosched.runtime import matmul as product
+from autosched.runtime.catalog import Catalog, load_catalog
+from autosched.runtime.choice import choices
+from autosched.runtime.device import Setting, current_gpu, gpu_name, setting
+from autosched.runtime.engine import Engine, engine_of
+from autosched.runtime.errors import CopyWarning, Miss, MissWarning, NothingServes, WrongShape
+from autosched.runtime.served import Served
+from autosched.runtime.tensor import bind_input, check_device, check_gradient, check_output
+from search_space.target import Target
+from search_space.workload import Workload
+
+#: What to do where nothing tuned serves a workload: nothing, warn once, or raise Miss.
+OnMiss = Literal["serve", "warn", "error"]
+_LOG = logging.getLogger("autosched.runtime")
+_Key = tuple[str, torch.device]
+
+
+def load(
+    path: str | Path, *, target: Target | str | None = None, on_miss: OnMiss = "warn"
+) -> Tuned:
+    """Read a log and return what serves from it.
+
+    ``target`` names hardware data; by default those of the GPU at hand (without one: h200, for
+    look-ups). Records of another GPU, of another rendering version, predicted ones and ones
+    without evidence are counted and never served. Raises NoLog where there is no file, OSError
+    where it cannot be read, KeyError on an unknown target; damaged lines are skipped.
+    """
+    here = setting(target, current_gpu)
+    return Tuned(load_catalog(Path(path), here.place), here, on_miss=on_miss, source=str(path))
+
+
+class Tuned:
+    """Kernels of one log, served on one GPU model. Safe to call from many threads.
+
+    The first call of a workload compiles, under a lock of its own; later calls only check and
+    start. A first call inside a CUDA graph capture is served by torch.
+    """
+
+    def __init__(
+        self, catalog: Catalog, here: Setting, *, on_miss: OnMiss = "warn", source: str = ""
+    ) -> None:
+        if on_miss not in get_args(OnMiss):
+            raise ValueError(f"on_miss={on_miss!r} is not known; known: serve, warn, error")
+        self._catalog = catalog
+        self._here = here
+        self._on_miss = on_miss
+        self._source = source
+        self._ready: dict[_Key, tuple[Served, Engine]] = {}
+        self._lock = threading.Lock()
+        self._locks: dict[_Key, threading.Lock] = {}
+        self._looked_up: dict[str, Served] = {}
+        self._warned: set[tuple[str, str]] = set()
+
+    def matmul(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        *,
+        trans_a: bool = False,
+        trans_b: bool = False,
+        bias: torch.Tensor | None = None,
+        residual: torch.Tensor | None = None,
+        activation: str | None = None,
+        out: torch.Tensor | None = None,
+        out_dtype: torch.dtype | str | None = None,
+        precision: str | None = None,
+    ) -> torch.Tensor:
+        """Return ``activation(a @ b + bias + residual)``, [m, n] or [batch, m, n].
+
+        ``a`` is [m, k], stored [k, m] if ``trans_a``; ``b`` is [k, n], stored [n, k] if
+        ``trans_b``; with a batch in front, both or neither. A transposed view of contiguous
+        memory is taken as the other layout, at no cost; any other stride or an address that is
+        no multiple of 16 bytes is copied before each run, with one CopyWarning that states the
+        bytes. ``bias`` [n] and ``residual`` [m, n] have the dtype of the result. ``activation``
+        is relu, gelu, gelu_tanh or silu. ``out`` must be contiguous, aligned and apart from all
+        inputs. ``precision`` of float32 products is "ieee" (default) or "tf32".
+
+        Runs on the current stream of the tensors' device. Raises BadInput where the tensors do
+        not fit, Miss as ``on_miss`` says.
+        """
+        optional = {"bias": bias, "residual": residual, "out": out}
+        given = {name: tensor for name, tensor in optional.items() if tensor is not None}
+        tensors = {"a": a, "b": b, **given}
+        device = check_device(tensors)
+        check_gradient(tensors)
+        given.pop("out", None)
+        if a.dim() in (2, 3) and b.dim() == a.dim():
+            (a, trans_a), (b, trans_b) = product.stored(a, trans_a), product.stored(b, trans_b)
+        signature = product.signature_of(
+            a, b, trans_a, trans_b, given, activation, out_dtype, precision
+        )
+        if 0 in signature.output_shape:
+            return product.empty_result(signature, out, device)
+        if signature.k == 0:
+            signature, a, b = product.one_deep(signature, a, b)
+        workload = product.workload_of(signature)
+        return self._run(workload, {"a": a, "b": b, **given}, out, device)
+
+    def compute(
+        self, workload: Workload, *tensors: torch.Tensor, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Compute any workload from its inputs, in its order and stored as it says.
+
+        Raises BadInput where the tensors do not fit, Miss as ``on_miss`` says.
+        """
+        names = [tensor.name for tensor in workload.inputs]
+        if len(tensors) != len(names):
+            raise WrongShape(f"the workload takes {len(names)} inputs, not {len(tensors)}")
+        inputs = dict(zip(names, tensors, strict=True))
+        every = inputs if out is None else {**inputs, "out": out}
+        device = check_device(every)
+        check_gradient(every)
+        return self._run(workload, inputs, out, device)
+
+    def lookup(self, workload: Workload) -> Served:
+        """Return what serves ``workload``, from where and why. Needs no GPU, compiles nothing.
+
+        After a call it is what served it; before, what would be tried first.
+        """
+        for (key, _), (served, _) in list(self._ready.items()):
+            if key == workload.key:
+                return served
+        if workload.key not in self._looked_up:
+            self._looked_up[workload.key] = next(choices(workload, self._catalog, self._here))
+        return self._looked_up[workload.key]
+
+    def summary(self) -> str:
+        """Return what the log holds and what of it may be served here, a line each."""
+        catalog = self._catalog
+        lines = [
+            f"{self._source}: {_count(len(catalog.best), 'workload')} served "
+            f"on {self._here.gpu or 'a machine without a GPU'}",
+            f"{_count(catalog.trials, 'trial')}, {catalog.failed} failed, "
+            f"{sum(catalog.usable.values())} usable",
+        ]
+        lines += [f"{n} not served: {reason}" for reason, n in catalog.refusals().most_common()]
+        lines += [f"line {d.line} is damaged: {d.reason}" for d in catalog.damage]
+        for record in sorted(catalog.best.values(), key=lambda record: record.workload.label):
+            sketch = record.schedule.get("sketch", "hand")
+            lines.append(f"  {record.workload.label}: {record.latency_us:.4g} us by {sketch}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        census = {str(reason): n for reason, n in self._catalog.refusals().items()}
+        census |= {"damaged": len(self._catalog.damage)} if self._catalog.damage else {}
+        rest = "".join(f", {n} {reason}" for reason, n in census.items())
+        served = _count(len(self._catalog.best), "workload")
+        return f"<Tuned {self._source!r}: {served} served{rest}>"
+
+    def _run(
+        self,
+        workload: Workload,
+        inputs: Mapping[str, torch.Tensor],
+        out: torch.Tensor | None,
+        device: torch.device,
+    ) -> torch.Tensor:
+        bound = []
+        for (name, tensor), wish in zip(inputs.items(), workload.inputs, strict=True):
+            made = bind_input(name, tensor, wish)
+            if made.copied_bytes:
+                self._warn_copy(workload, name, tensor, made.copied_bytes)
+            bound.append(made.tensor)
+        if out is not None:
+            check_output(out, workload.output, device, inputs)
+        return self._engine(workload, device).run(bound, out)
+
+    def _engine(self, workload: Workload, device: torch.device) -> Engine:
+        """Return what computes ``workload`` on ``device``, made ready by the first thread."""
+        key = (workload.key, device)
+        if (ready := self._ready.get(key)) is not None:
+            return ready[1]
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._ready:
+                served, engine = self._first_that_works(workload, device)
+                if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+                    return engine  # torch for this capture; the next call looks again
+                self._ready[key] = (served, engine)
+            return self._ready[key][1]
+
+    def _first_that_works(self, workload: Workload, device: torch.device) -> tuple[Served, Engine]:
+        tried: list[str] = []
+        for served in self._candidates(workload, device):
+            reason = "; ".join((served.reason, *tried))
+            if served.source != "tuned" and self._on_miss == "error":
+                raise Miss(f"{workload.label or workload.key}: {reason}")
+            engine = engine_of(served, self._here.target, device)
+            if not isinstance(engine, str):
+                self._say(workload, served, reason)
+                return served, engine
+            tried.append(engine)
+        raise NothingServes(f"{workload.label or workload.key}: {'; '.join(tried)}")
+
+    def _candidates(self, workload: Workload, device: torch.device) -> Iterable[Served]:
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            reason = "a first call inside a CUDA graph capture: call once before capturing"
+            return [Served(workload, "library", reason)]
+        if device.type == "cuda" and gpu_name(device) != self._here.gpu:
+            reason = f"the log was loaded for {self._here.gpu}, {device} is {gpu_name(device)}"
+            return [Served(workload, "library", reason)]
+        return choices(workload, self._catalog, self._here)
+
+    def _say(self, workload: Workload, served: Served, reason: str) -> None:
+        """Tell once per workload that something other than a tuned kernel serves."""
+        _LOG.info("%s is served by %s: %s", workload.label, served.source, reason)
+        if served.source == "tuned" or self._on_miss != "warn":
+            return
+        text = f"{workload.label or workload.key} is served by {served.source}: {reason}"
+        self._warn_once((workload.key, ""), lambda: warnings.warn(text, MissWarning, 7))
+
+    def _warn_copy(
+        self, workload: Workload, name: str, tensor: torch.Tensor, copied_bytes: int
+    ) -> None:
+        text = (
+            f"{name} is copied before each run of {workload.label or workload.key}: "
+            f"{copied_bytes} bytes, as its strides {tuple(tensor.stride())} or its address fit "
+            "no stored layout; make it contiguous once to save that"
+        )
+        self._warn_once((workload.key, name), lambda: warnings.warn(text, CopyWarning, 5))
+
+    def _warn_once(self, about: tuple[str, str], warn: Callable[[], None]) -> None:
+        with self._lock:
+            if about in self._warned:
+                return
+            self._warned.add(about)
+        warn()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
