@@ -50,7 +50,7 @@ class Child:
     """A running child that serves ``module.handle``. After ``Lost`` it is dead: start another."""
 
     def __init__(self, module: str, environment: Mapping[str, str | None] | None = None) -> None:
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
         self._output = b""
         ours, theirs = socket.socketpair()
         lifeline_read, self._lifeline = os.pipe()
@@ -193,7 +193,7 @@ def serve(channel: Channel, handle: Callable[[Any, Callable[[str], None]], Any])
         os.ftruncate(2, 0)
         try:
             reply = handle(request, note)
-        except Exception:
+        except Exception:  # noqa: BLE001  reported to the parent as a fault of ours
             reply = Fault(traceback.format_exc())
         channel.send(reply)
 

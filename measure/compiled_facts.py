@@ -91,7 +91,7 @@ def amd_registers_and_stack(assembly: str) -> tuple[int, int]:
 
 
 def combine(facts: Sequence[CompiledFacts]) -> CompiledFacts:
-    """Join the facts of several kernels: the largest of what is held, the sum of what is counted."""
+    """Join the facts of kernels: the largest of what is held, the sum of what is counted."""
     counts: Counter[str] = Counter()
     for fact in facts:
         counts.update(fact.instructions)

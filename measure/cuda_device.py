@@ -18,7 +18,6 @@ from search_space.workload import Workload
 
 #: How many sets of fresh data a comparison uses.
 COMPARE_SEEDS = 3
-_BUILD_TIMEOUT_S = 60.0
 
 
 class CudaDevice:
@@ -38,7 +37,7 @@ class CudaDevice:
         self._seed = seed
         seeds = (2 * seed, 2 * seed + 1)
         self._runner = Runner(workload, target, device, seeds=seeds, timeout_s=timeout_s)
-        self._pool = BuilderPool(workers, max(timeout_s, _BUILD_TIMEOUT_S))
+        self._pool = BuilderPool(workers, timeout_s)
         self._pipeline = Pipeline(self._pool, target.triton_target, self._measure)
 
     @property
@@ -82,8 +81,7 @@ class CudaDevice:
 
     def close(self) -> None:
         """End the builders and the worker."""
-        self._runner.kill()
-        self._pipeline.close()
+        self._pipeline.close(self._runner.kill)
         self._runner.close()
 
     def __enter__(self) -> CudaDevice:

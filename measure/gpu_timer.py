@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 #: Pieces queued at once: a stream holds about a thousand entries before the host blocks.
 BATCH = 64
 _LONGEST_GATE_US = 100_000.0
+_ATTEMPTS = 20
 _DEFAULT_L2_BYTES = 64 << 20
 
 
@@ -28,22 +30,19 @@ class GpuTimer:
     """Times pieces of work on one device. Use it with that device current."""
 
     def __init__(self, l2_bytes: int) -> None:
-        self._flush = torch.empty(
-            2 * (l2_bytes or _DEFAULT_L2_BYTES), dtype=torch.int8, device="cuda"
-        )
-        self._events = [
-            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-            for _ in range(BATCH)
-        ]
-        #: What the host takes to queue one piece, and what the device takes to flush.
-        self._host_us = 100.0
-        self._slack = 1.5
+        flush_bytes = 2 * (l2_bytes or _DEFAULT_L2_BYTES)
+        self._flush = torch.empty(flush_bytes, dtype=torch.int8, device="cuda")
+        self._events = [(_event(), _event()) for _ in range(BATCH)]
         self._cycles_per_us = self._calibrate()
+        #: What the host takes to queue one piece, and the device to flush and run it, at the last.
+        self._host_us = 100.0
+        self._device_us = 0.0
+        self._slack = 1.5
 
     def samples_us(self, piece: Callable[[], None], count: int) -> list[float]:
         """Return ``count`` times of ``piece`` in microseconds. Raises HostTooSlow."""
         samples: list[float] = []
-        for _ in range(20):
+        for _ in range(_ATTEMPTS):
             wanted = min(BATCH, count - len(samples))
             samples += [t for t in self.batch_us([piece] * wanted) if t is not None]
             if len(samples) >= count:
@@ -55,42 +54,57 @@ class GpuTimer:
 
         None stands for a time in which the device may have waited for the host.
         """
+        events = self._events[: len(pieces)]
         self._gate(len(pieces))
-        waited = []
+        late = []
         begun = time.perf_counter()
-        for piece, (before, after) in zip(pieces, self._events, strict=False):
+        for piece, (before, after) in zip(pieces, events, strict=True):
             self._flush.zero_()
             before.record()
             piece()
             after.record()
-            waited.append(before.query())
+            late.append(bool(before.query()))
         host_us = (time.perf_counter() - begun) * 1e6 / len(pieces)
-        torch.cuda.current_stream().synchronize()
-        self._learn(host_us, waited)
-        return [
-            None if late else before.elapsed_time(after) * 1e3
-            for late, (before, after) in zip(waited, self._events, strict=False)
-        ]
+        events[-1][1].synchronize()
+        self._learn(events, host_us, any(late))
+        times_us = [_between_us(before, after) for before, after in events]
+        return [None if waited else t for waited, t in zip(late, times_us, strict=True)]
 
     def _gate(self, count: int) -> None:
-        """Keep the device busy for as long as the host should need to queue ``count`` pieces."""
-        gate_us = min(self._slack * self._host_us * count + 50.0, _LONGEST_GATE_US)
-        torch.cuda._sleep(int(gate_us * self._cycles_per_us))
+        """Keep the device busy until the host should be far enough ahead with ``count`` pieces.
 
-    def _learn(self, host_us: float, waited: Sequence[bool]) -> None:
+        The device works too, so the host needs a lead of what it is slower by, and of one piece.
+        """
+        behind_us = max(self._host_us, count * (self._host_us - self._device_us))
+        gate_us = min(self._slack * behind_us + 50.0, _LONGEST_GATE_US)
+        _spin(int(gate_us * self._cycles_per_us))
+
+    def _learn(self, events: Sequence[tuple[Any, Any]], host_us: float, late: bool) -> None:
+        whole_us = _between_us(events[0][0], events[-1][1])
+        self._device_us = 0.0 if late else whole_us / len(events)
         self._host_us = host_us
-        if any(waited):
-            self._slack = min(self._slack * 2, 16.0)
-        else:
-            self._slack = max(self._slack * 0.9, 1.5)
+        self._slack = min(self._slack * 2, 16.0) if late else max(self._slack * 0.9, 1.5)
 
     def _calibrate(self) -> float:
         """Return how many cycles of the gate pass in a microsecond."""
         before, after = self._events[0]
         cycles = 2_000_000
-        torch.cuda._sleep(cycles)
+        _spin(cycles)
         before.record()
-        torch.cuda._sleep(cycles)
+        _spin(cycles)
         after.record()
         after.synchronize()
-        return cycles / max(before.elapsed_time(after) * 1e3, 1.0)
+        return cycles / max(_between_us(before, after), 1.0)
+
+
+def _spin(cycles: int) -> None:
+    torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
+
+
+def _event() -> Any:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+def _between_us(before: Any, after: Any) -> float:
+    """Return the microseconds between two events, to the nanosecond."""
+    return round(float(before.elapsed_time(after)) * 1e3, 3)

@@ -132,7 +132,7 @@ class Launcher:
         """Return what starts one kernel with its arguments bound."""
         if compiler.interpreting():
             arguments = [self._argument(a, tensors[a.buffer]) for a in kernel.arguments]
-            return lambda stream: loaded[kernel.grid](*arguments)
+            return lambda _: loaded[kernel.grid](*arguments)
         bound = [
             self._argument(a, tensors[a.buffer])
             if isinstance(a, DescriptorArgument)
@@ -172,7 +172,7 @@ def _stream(device: torch.device) -> int:
 
 
 def _indexed(device: torch.device) -> torch.device:
-    if device.type == "cuda" and device.index is None:
+    if str(device) == "cuda":
         return torch.device("cuda", torch.cuda.current_device())
     return device
 

@@ -143,19 +143,17 @@ _OPERATIONS: dict[str, Callable[[torch.Tensor, Any], Any]] = {
 
 def library_call(workload: Workload) -> LibraryCall | None:
     """Return how torch computes ``workload`` best, or None where no single product matches."""
-    if len(workload.stages) == 1:
-        (summed,), steps = workload.stages, ()
-    elif len(workload.stages) == 2:
-        summed, last = workload.stages
-        found = _steps(workload, last.value, summed.output, _axes_of(last.index))
-        if found is None or last.index != summed.index or last.reducer:
-            return None
-        steps = tuple(found)
-    else:
+    if not 1 <= len(workload.stages) <= 2 or workload.stages[0].reducer != "sum":
         return None
-    if summed.reducer != "sum":
+    summed, last = workload.stages[0], workload.stages[-1]
+    steps: list[_Step] | None = []
+    if last is not summed:
+        same = last.index == summed.index and last.reducer is None
+        out_axes = _axes_of(last.index)
+        steps = _steps(workload, last.value, summed.output, out_axes) if same else None
+    if steps is None:
         return None
-    return _product(workload, summed.value, _axes_of(summed.index), steps)
+    return _product(workload, summed.value, _axes_of(summed.index), tuple(steps))
 
 
 def _axes_of(index: Sequence[Any]) -> tuple[str | None, ...]:

@@ -14,6 +14,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -104,7 +105,7 @@ def _pieces(line: bytes) -> Iterator[bytes]:
     starts = [match.start() for match in re.finditer(re.escape(_PREFIX), line)]
     bounds = [*({0} | set(starts)), len(line)]
     bounds.sort()
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in pairwise(bounds):
         piece = line[start:end].rstrip(b"\r \t")
         if piece:
             yield piece

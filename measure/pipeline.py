@@ -98,14 +98,15 @@ class Pipeline:
             self._ready.put(carry_out)
         outcome.result()
 
-    def close(self) -> None:
-        """Stop after the program that is on; what was pending raises Closed."""
+    def close(self, interrupt: Callable[[], None] = lambda: None) -> None:
+        """Stop; what was pending raises Closed. ``interrupt`` cuts short what is being measured."""
         with self._lock:
             self._closed = True
             waiting = [wanted for group in self._waiting.values() for wanted in group]
             self._waiting.clear()
         for wanted in waiting:
             wanted.pending.fail(Closed("the device was closed before the result came"))
+        interrupt()
         self._pool.close()
         self._ready.put(None)
         if threading.current_thread() is not self._thread:

@@ -21,7 +21,7 @@ from measure.measurement import (
 )
 
 #: The version of the form that this module writes and reads.
-VERSION = 1
+VERSION: Literal[1] = 1
 _LARGEST = 1 << 53
 
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]

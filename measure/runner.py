@@ -20,6 +20,7 @@ from search_space.workload import Workload
 START_TIMEOUT_S = 180.0
 #: The steps of a comparison answer for several entrants and make data.
 COMPARE_FACTOR = 6.0
+_Reply = Measurement | Rounds | Broken | Lost
 
 
 class Runner:
@@ -42,6 +43,7 @@ class Runner:
         self._timeout_s = timeout_s
         self._module = module
         self._child: Child | None = None
+        self._closed = False
         self.opened = self._start()
 
     def measure(self, program: Program, abort_above_us: float | None = None) -> Measurement:
@@ -51,6 +53,7 @@ class Runner:
             return _failure(reply, self._timeout_s)
         if isinstance(reply, Broken):
             return reply.failed
+        assert not isinstance(reply, Rounds)  # noqa: S101  no answer to a Measure
         return reply
 
     def compare(
@@ -88,25 +91,25 @@ class Runner:
             self._child = None
 
     def kill(self) -> None:
-        """Kill the worker from another thread; the call in progress then fails."""
-        if self._child is not None:
-            self._child.kill()
+        """Kill the worker from another thread for good; the call in progress then fails."""
+        self._closed = True
+        child = self._child
+        if child is not None:
+            child.kill()
 
-    def _ask(
-        self, request: Measure | Compare, timeout_s: float
-    ) -> Measurement | Rounds | Broken | Lost:  # noqa: E501
+    def _ask(self, request: Measure | Compare, timeout_s: float) -> _Reply:
         if self._child is None:
             self._start()
         assert self._child is not None  # noqa: S101  _start raises or sets it
-        reply: Measurement | Rounds | Broken | Lost = self._child.ask(request, timeout_s)
+        reply: _Reply = self._child.ask(request, timeout_s)
         if isinstance(reply, Lost | Broken):
             self.close()
         return reply
 
     def _start(self) -> Opened:
         """Start a worker and give it the workload; a second attempt, then NoDevice."""
-        detail = ""
-        for _ in range(2):
+        detail = "it was closed"
+        for _ in range(0 if self._closed else 2):
             self._child = Child(self._module, {"TRITON_INTERPRET": None})
             reply = self._child.ask(self._open, START_TIMEOUT_S)
             if isinstance(reply, Opened):

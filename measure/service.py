@@ -147,13 +147,13 @@ def open_service(
     """
     # Devices import this module, so they are imported where one is wanted.
     if device == "model":
-        from measure.model_device import ModelDevice  # noqa: PLC0415
+        from measure.model_device import ModelDevice
 
         if predict is None:
             raise NoDevice("device model: it takes its times from a prediction, and none is given")
         return ModelDevice(target, predict, workers=workers, timeout_s=timeout_s)
     if device == "cuda" or device.startswith("cuda:"):
-        from measure.cuda_device import CudaDevice  # noqa: PLC0415
+        from measure.cuda_device import CudaDevice
 
         return CudaDevice(workload, target, device, workers=workers, timeout_s=timeout_s, seed=seed)
     raise NoDevice(f"device {device!r} is not known; known: cuda, cuda:N, model")

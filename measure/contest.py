@@ -1,0 +1,140 @@
+"""Programs and the library timed in turns on one device, on fresh data for each of several seeds.
+
+Knows nothing of processes; notes say whose turn it is, so that a crash has a name.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from measure import verify
+from measure.gpu_timer import HostTooSlow
+from measure.job import Compare, Rounds
+from measure.launch import Launcher
+from measure.library import library_call
+from measure.measurement import Failed, Failure
+from measure.output import poison
+from measure.session import Session
+from measure.trouble import failure_of, healthy
+
+#: The library rounds after every operation of an epilogue; its outputs are held to this many
+#: tolerances.
+LIBRARY_TOLERANCES = 16.0
+_ATTEMPTS = 10
+
+
+class Contest:
+    """One comparison: entrants by index, the library last."""
+
+    def __init__(self, session: Session, request: Compare, note: Callable[[str], None]) -> None:
+        self._session = session
+        self._request = request
+        self._note = note
+        #: The index of the entrant that is on, or "" where several are queued at once.
+        self.turn = ""
+        self._failures: dict[int, Failed] = {}
+        self._launchers: dict[int, Launcher] = {}
+        self._library = library_call(session.workload) if request.library else None
+        count = len(request.programs) + request.library
+        self._times: list[list[float]] = [[] for _ in range(count)]
+
+    def run(self) -> Rounds:
+        """Return the times of every entrant, round by round, and why entrants failed."""
+        for index in range(len(self._request.programs)):
+            self._guarded(index, partial(self._load, index))
+        library = len(self._request.programs)
+        if self._request.library and self._library is None:
+            detail = "the library has no single call for this computation"
+            self._failures[library] = Failed(Failure.CONSTRAINTS, detail)
+        seeds = self._request.seeds
+        for turn, seed in enumerate(seeds):
+            share = self._request.rounds * (turn + 1) // len(seeds)
+            self._on_fresh_data(seed, share - self._request.rounds * turn // len(seeds))
+        rows = tuple(
+            () if index in self._failures else tuple(row) for index, row in enumerate(self._times)
+        )
+        return Rounds(rows, tuple(sorted(self._failures.items())))
+
+    def _load(self, index: int) -> None:
+        program = self._request.programs[index]
+        self._launchers[index] = Launcher(program, self._session.device)
+
+    def _on_fresh_data(self, seed: int, rounds: int) -> None:
+        session = self._session
+        case = verify.random_case(session.workload, seed, session.device)
+        pieces: dict[int, Callable[[], None]] = {}
+        for index in range(len(self._times)):
+            if index not in self._failures:
+                self._guarded(index, partial(self._admit, index, case, pieces))
+        self._say("")
+        order = random.Random(seed)
+        for _ in range(rounds):
+            turns = sorted(index for index in pieces if index not in self._failures)
+            order.shuffle(turns)
+            self._round(turns, pieces)
+        for index in pieces:
+            self._guarded(index, partial(self._judge, index, case, pieces[index]))
+
+    def _admit(self, index: int, case: verify.Case, pieces: dict[int, Callable[[], None]]) -> None:
+        """Bind an entrant to the data, and let it in if its result is right."""
+        if index in self._launchers:
+            call = self._launchers[index].prepare(case.inputs, self._session.output.tensor)
+            poison(call.workspaces)
+            piece = call.run
+        else:
+            piece = self._library_piece(case)
+        self._judge(index, case, piece)
+        pieces[index] = piece
+
+    def _library_piece(self, case: verify.Case) -> Callable[[], None]:
+        library, output = self._library, self._session.output.tensor
+        assert library is not None  # noqa: S101  entrants without a launcher are the library
+        return lambda: library(case.inputs, output)
+
+    def _judge(self, index: int, case: verify.Case, piece: Callable[[], None]) -> None:
+        session = self._session
+        session.output.poison()
+        piece()
+        judged = session.judged(case)
+        if index not in self._launchers:
+            judged[0] /= LIBRARY_TOLERANCES
+        session.conclude([case], [judged])
+
+    def _round(self, turns: Sequence[int], pieces: dict[int, Callable[[], None]]) -> None:
+        """Time every entrant once; a round in which the host was late is held again."""
+        for _ in range(_ATTEMPTS):
+            times_us = self._times_of(turns, pieces)
+            good = [value for value in times_us if value is not None]
+            if len(good) == len(turns):
+                for index, value in zip(turns, good, strict=True):
+                    self._times[index].append(value)
+                return
+        raise HostTooSlow("no round of a comparison was free of waiting for the host")
+
+    def _times_of(
+        self, turns: Sequence[int], pieces: dict[int, Callable[[], None]]
+    ) -> list[float | None]:
+        timer = self._session.timer
+        if not self._request.careful:
+            return timer.batch_us([pieces[index] for index in turns])
+        times_us: list[float | None] = []
+        for index in turns:
+            self._say(str(index))
+            times_us += timer.batch_us([pieces[index]])
+        return times_us
+
+    def _guarded(self, index: int, action: Callable[[], None]) -> None:
+        """Do something that only this entrant can fail at; the note names it, should we die."""
+        self._say(str(index))
+        try:
+            action()
+        except Exception as error:
+            if not healthy(self._session.device):
+                raise
+            self._failures[index] = failure_of(error)
+
+    def _say(self, turn: str) -> None:
+        self.turn = turn
+        self._note(turn)
