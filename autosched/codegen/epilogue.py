@@ -8,6 +8,7 @@ from autosched.codegen.block import prepare, store
 from autosched.codegen.dtype import TRITON_NAMES
 from autosched.codegen.reduction import widened
 from autosched.codegen.scope import Block, Scope, Space, placed
+from autosched.codegen.text import unwrapped
 from autosched.codegen.value import value_text
 from search_space import access
 from search_space.expr import Read, reads
@@ -77,7 +78,13 @@ def _space(scope: Scope, stage: Stage) -> Space:
 
 def _evaluate(scope: Scope, nest: Nest, stage: Stage, space: Space) -> str:
     texts = {read: placed(_operand(scope, nest, read, space), space) for read in reads(stage.value)}
-    return value_text(stage.value, texts.__getitem__, nest.compute_dtype())
+    wish = f"{stage.output}_term"
+    return value_text(
+        stage.value,
+        texts.__getitem__,
+        nest.compute_dtype(),
+        lambda text: scope.assign(wish, unwrapped(text)),
+    )
 
 
 def _operand(scope: Scope, nest: Nest, read: Read, space: Space) -> Block:
@@ -92,5 +99,5 @@ def _store(scope: Scope, nest: Nest, stage: Stage, space: Space) -> None:
     value, output = _evaluate(scope, nest, stage, space), nest.tensor[stage.output]
     if output.dtype != nest.compute_dtype():
         value = f"{value}.to({TRITON_NAMES[output.dtype]})"
-    tile = value if value.isidentifier() else scope.assign(f"{stage.output}_tile", value)
+    tile = value if value.isidentifier() else scope.assign(f"{stage.output}_tile", unwrapped(value))
     store(scope, nest, Read(stage.output, stage.index), tile, space)

@@ -82,6 +82,16 @@ def index_text(index: Index, spell: Callable[[str], str], *, wide: bool = False)
     return written
 
 
+def unwrapped(text: str) -> str:
+    """Return ``text`` without the parentheses around the whole of it, if there are any."""
+    depth = 0
+    for position, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and position < len(text) - 1:
+            return text
+    return text[1:-1] if text.startswith("(") else text
+
+
 def expand(text: str, position: int, rank: int) -> str:
     """Return a vector placed along dimension ``position`` of ``rank``, by indexing with None."""
     if rank <= 1:

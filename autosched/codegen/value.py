@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 
 from autosched.codegen.dtype import TRITON_NAMES
-from search_space.expr import Call, Cast, Const, Expr, Read
+from search_space.expr import Call, Cast, Const, Expr, Read, children
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _PREFIX = {
@@ -28,10 +29,27 @@ _PREFIX = {
 IDENTITY = {"sum": "0.0", "max": 'float("-inf")'}
 
 
-def value_text(expr: Expr, read: Callable[[Read], str], compute_dtype: str) -> str:
-    """Write ``expr``; ``read`` gives the text of an operand already in the compute dtype."""
+def value_text(
+    expr: Expr,
+    read: Callable[[Read], str],
+    compute_dtype: str,
+    name: Callable[[str], str] | None = None,
+) -> str:
+    """Write ``expr``; ``read`` gives the text of an operand already in the compute dtype.
+
+    What occurs more than once is written once, under the name that ``name`` gives its text.
+    """
+    often = _repeated(expr) if name else frozenset[Expr]()
+    named: dict[Expr, str] = {}
 
     def write(node: Expr) -> str:
+        if node not in often or name is None:
+            return spell(node)
+        if node not in named:
+            named[node] = name(spell(node))
+        return named[node]
+
+    def spell(node: Expr) -> str:
         match node:
             case Read():
                 return read(node)
@@ -47,6 +65,22 @@ def value_text(expr: Expr, read: Callable[[Read], str], compute_dtype: str) -> s
                 return _PREFIX[function].format(*texts)
 
     return write(expr)
+
+
+def _repeated(expr: Expr) -> frozenset[Expr]:
+    """Return the applied functions that occur more than once, however deep."""
+    counts = Counter[Expr]()
+
+    def visit(node: Expr) -> None:
+        if isinstance(node, Call | Cast):
+            counts[node] += 1
+            if counts[node] > 1:
+                return
+        for child in children(node):
+            visit(child)
+
+    visit(expr)
+    return frozenset(node for node, count in counts.items() if count > 1)
 
 
 def constant_text(value: float) -> str:

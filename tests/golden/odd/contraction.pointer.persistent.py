@@ -28,7 +28,8 @@ def kernel(A, B, bias, residual, C):
     bias_tile = tl.load(bias_at).to(tl.float32)
     residual_at = residual + ((i_wrapped * 33)[:, None] + j1_part[None, :])
     residual_tile = tl.load(residual_at).to(tl.float32)
-    C_tile = ((0.5 * ((acc_left + bias_tile[None, :]) + residual_tile)) * (1.0 + tl.erf((((acc_left + bias_tile[None, :]) + residual_tile) * 0.7071067811865476)))).to(tl.float16)
+    C_term = (acc_left + bias_tile[None, :]) + residual_tile
+    C_tile = ((0.5 * C_term) * (1.0 + tl.erf((C_term * 0.7071067811865476)))).to(tl.float16)
     C_at = C + (i0 * 2112) + ((i1 * 33)[:, None] + j1_part[None, :])
     tl.store(C_at, C_tile, mask=(i < 100)[:, None] & (j1_part < 33)[None, :])
     j = j1_part + 32
@@ -37,6 +38,7 @@ def kernel(A, B, bias, residual, C):
     bias_tile_2 = tl.load(bias_at_2).to(tl.float32)
     residual_at_2 = residual + ((i_wrapped * 33)[:, None] + j_wrapped[None, :])
     residual_tile_2 = tl.load(residual_at_2).to(tl.float32)
-    C_tile_2 = ((0.5 * ((acc_right + bias_tile_2[None, :]) + residual_tile_2)) * (1.0 + tl.erf((((acc_right + bias_tile_2[None, :]) + residual_tile_2) * 0.7071067811865476)))).to(tl.float16)
+    C_term_2 = (acc_right + bias_tile_2[None, :]) + residual_tile_2
+    C_tile_2 = ((0.5 * C_term_2) * (1.0 + tl.erf((C_term_2 * 0.7071067811865476)))).to(tl.float16)
     C_at_2 = C + (i0 * 2112 + 32) + ((i1 * 33)[:, None] + j1_part[None, :])
     tl.store(C_at_2, C_tile_2, mask=(i < 100)[:, None] & (j < 33)[None, :])

@@ -26,6 +26,7 @@ def kernel(A, B, bias, residual, C):
     bias_tile = tl.load(bias_at).to(tl.float32)
     residual_at = residual + ((i_wrapped * 33)[:, None] + j1_wrapped[None, :])
     residual_tile = tl.load(residual_at).to(tl.float32)
-    C_tile = ((0.5 * ((acc + bias_tile[None, :]) + residual_tile)) * (1.0 + tl.erf((((acc + bias_tile[None, :]) + residual_tile) * 0.7071067811865476)))).to(tl.float16)
+    C_term = (acc + bias_tile[None, :]) + residual_tile
+    C_tile = ((0.5 * C_term) * (1.0 + tl.erf((C_term * 0.7071067811865476)))).to(tl.float16)
     C_at = C + (i0 * 2112) + ((i1 * 33)[:, None] + j1[None, :])
     tl.store(C_at, C_tile, mask=(i < 100)[:, None] & (j1 < 33)[None, :])

@@ -1,0 +1,212 @@
+"""Every sketch run in Triton's interpreter, against the reference of the workload.
+
+bfloat16 is left to the GPU: the interpreter forms its dots wrongly.
+"""
+
+import itertools
+import random
+from dataclasses import replace
+
+import pytest
+
+from autosched.codegen.render import render
+from autosched.te import operators
+from measure.interpret import check
+from measure.measurement import Evidence
+from search_space.apply import IllegalStep
+from search_space.expr import Affine, Call, Const, Read
+from search_space.program import DescriptorArgument
+from search_space.schedule import Schedule
+from search_space.steps import Bind, Guard, Order, Split, Tile, Unroll
+from search_space.workload import Axis, Stage, Tensor, Workload
+
+EXTENTS = (1, 2, 15, 17, 33, 100)
+
+
+def pairwise(values, factors: int):
+    """Yield rows so that any two columns show every pair of ``values`` (a Latin square twice)."""
+    count = len(values)
+    for a, b in itertools.product(range(count), repeat=2):
+        yield tuple(values[x] for x in (a, b, (a + b) % count))[:factors]
+
+
+def assert_right(workload: Workload, schedule: Schedule, target, seed: int = 0) -> None:
+    program = render(workload, schedule, target)
+    outcome = check(workload, program, seed)
+    assert isinstance(outcome, Evidence), f"{schedule.sketch} {schedule.choices}: {outcome}"
+    assert outcome.max_error <= 1.0
+
+
+@pytest.mark.parametrize("row", list(pairwise(EXTENTS, 3)), ids=str)
+def test_odd_extents_in_every_layout(row, schedules, h200) -> None:
+    m, n, k = row
+    rng = random.Random(f"{row}")
+    layouts = ((False, False), (False, True), (True, False), (True, True))
+    trans_a, trans_b = layouts[EXTENTS.index(m) % 4 ^ EXTENTS.index(n) % 4]
+    workload = operators.matmul(
+        m,
+        n,
+        k,
+        dtype=rng.choice(["float16", "float32"]),
+        trans_a=trans_a,
+        trans_b=trans_b,
+        epilogue=rng.choice([(), ("bias", "relu"), ("bias", "residual", "gelu")]),
+    )
+    for _, schedule in schedules.random_legal(workload, h200, rng):
+        assert_right(workload, schedule, h200)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_every_sketch_in_every_layout(dtype, trans_a, trans_b, schedules, h200) -> None:
+    few = replace(h200, multiprocessors=3)
+    workload = operators.matmul(
+        40, 72, 520, dtype=dtype, trans_a=trans_a, trans_b=trans_b, epilogue=("bias", "residual")
+    )
+    found = list(schedules.random_legal(workload, few, random.Random(dtype)))
+    assert any("descriptor" in sketch.name for sketch, _ in found)
+    assert any("persistent" in sketch.name for sketch, _ in found)
+    for _, schedule in found:
+        assert_right(workload, schedule, few)
+
+
+@pytest.mark.parametrize("via", ["workspace", "atomic"])
+def test_shared_reductions(via: str, schedules, h200) -> None:
+    workload = operators.matmul(40, 48, 1024, dtype="float16", epilogue=("bias", "silu"))
+    shared = [
+        (sketch, schedule)
+        for sketch, schedule in schedules.random_legal(workload, h200, random.Random(via))
+        if sketch.structure.split == via
+    ]
+    assert len(shared) >= 4
+    for _, schedule in shared:
+        assert_right(workload, schedule, h200)
+
+
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_batches(trans_b: bool, schedules, h200) -> None:
+    workload = operators.batch_matmul(
+        5, 33, 40, 72, dtype="float16", trans_b=trans_b, epilogue=("bias",)
+    )
+    for _, schedule in schedules.random_legal(workload, h200, random.Random(7)):
+        assert_right(workload, schedule, h200)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu", "scale:-0.5"])
+def test_every_activation(activation: str, schedules, h200) -> None:
+    workload = operators.matmul(64, 64, 64, dtype="float32", epilogue=(activation,))
+    _, schedule = next(iter(schedules.typical(workload, h200)))
+    assert_right(workload, schedule, h200)
+
+
+def test_mixed_output_dtype(schedules, h200) -> None:
+    workload = operators.matmul(64, 72, 80, dtype="float16", out_dtype="float32")
+    for _, schedule in schedules.typical(workload, h200):
+        assert_right(workload, schedule, h200)
+
+
+def test_more_axes_than_the_pattern_holds(schedules, h200) -> None:
+    ax = Affine.axis
+    p, i, q, j, r, k = map(ax, "piqjrk")
+    workload = Workload(
+        (
+            *(Axis(x, e, "spatial") for x, e in (("p", 2), ("i", 20), ("q", 3), ("j", 40))),
+            *(Axis(x, e, "reduction") for x, e in (("r", 3), ("k", 24))),
+        ),
+        (Tensor("A", (2, 20, 3, 24), "float16"), Tensor("B", (3, 24, 3, 40), "float16")),
+        (Tensor("acc", (2, 20, 3, 40), "float32"),),
+        Tensor("C", (2, 20, 3, 40), "float16"),
+        (
+            Stage(
+                "acc",
+                (p, i, q, j),
+                Call("mul", (Read("A", (p, i, r, k)), Read("B", (r, k, q, j)))),
+                "sum",
+            ),
+            Stage("C", (p, i, q, j), Read("acc", (p, i, q, j))),
+        ),
+    )
+    for _, schedule in schedules.typical(workload, h200):
+        assert_right(workload, schedule, h200)
+
+
+def row_maximum(rows: int, columns: int) -> Workload:
+    i, k = Affine.axis("i"), Affine.axis("k")
+    return Workload(
+        (Axis("i", rows, "spatial"), Axis("k", columns, "reduction")),
+        (Tensor("X", (rows, columns), "float16"),),
+        (Tensor("most", (rows,), "float32"),),
+        Tensor("Y", (rows,), "float16"),
+        (
+            Stage("most", (i,), Call("sub", (Read("X", (i, k)), Const(100.0))), "max"),
+            Stage("Y", (i,), Read("most", (i,))),
+        ),
+    )
+
+
+@pytest.mark.parametrize("columns", [1, 31, 32, 100])
+def test_what_a_mask_fills_is_the_identity_of_the_reduction(columns: int, h200) -> None:
+    """All values are far below zero: a masked element taken for 0 would win the maximum."""
+    workload = row_maximum(37, columns)
+    schedule = Schedule(
+        (
+            Split("i", "i0", "i1", 16),
+            Split("k", "k0", "k1", 32),
+            Tile((("i1",), ("k1",))),
+            Bind(("i0",)),
+            Order(("k0",)),
+        )
+    )
+    assert_right(workload, schedule, h200)
+
+
+@pytest.mark.parametrize("mode", ["mask", "wrap"])
+@pytest.mark.parametrize("unrolled", [False, True])
+def test_reductions_without_a_dot(mode: str, unrolled: bool, h200) -> None:
+    workload = operators.matmul(21, 19, 50, dtype="float16", epilogue=("bias",))
+    steps = [
+        Split("i", "i0", "i1", 16),
+        Split("j", "j0", "j1", 8),
+        Split("k", "k0", "k1", 16),
+        Tile((("i1",), ("j1",), ("k1",))),
+        Bind(("i0", "j0")),
+        Guard("i", mode),
+        Guard("j", mode),
+    ]
+    if unrolled:
+        steps.append(Unroll("k0"))
+    assert_right(workload, Schedule(tuple(steps)), h200)
+
+
+def test_groups_of_several_axes(h200) -> None:
+    """One dimension of the block made of two axes, as a tile of pixels is."""
+    workload = operators.batch_matmul(6, 10, 24, 16, dtype="float32")
+    schedule = Schedule(
+        (
+            Split("b", "b0", "b1", 2),
+            Split("i", "i0", "i1", 8),
+            Split("j", "j0", "j1", 16),
+            Split("k", "k0", "k1", 16),
+            Tile((("b1", "i1"), ("j1",), ("k1",))),
+            Bind(("b0", "i0", "j0")),
+        )
+    )
+    assert_right(workload, schedule, h200)
+
+
+def test_offsets_past_32_bits_are_computed_in_64(schedules, h200) -> None:
+    workload = operators.matmul(70_000, 40_000, 64, dtype="float16")
+    for sketch, schedule in schedules.typical(workload, h200):
+        program = render(workload, schedule, h200)
+        by_pointer = [
+            a for k in program.kernels for a in k.arguments if not isinstance(a, DescriptorArgument)
+        ]
+        stores_pointer = any(a.buffer == "C" for a in by_pointer)
+        assert ("tl.int64" in program.source) == stores_pointer, sketch.name
+
+
+def test_illegal_schedules_are_not_rendered(h200) -> None:
+    workload = operators.matmul(64, 64, 64, dtype="float16")
+    with pytest.raises(IllegalStep):
+        render(workload, Schedule(()), h200)
