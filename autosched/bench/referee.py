@@ -24,28 +24,39 @@ class GpuReferee:
     An entrant that kills the child or never ends is taken out, and the others start again.
     """
 
-    def __init__(self, device: str = "cuda:0", timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        device: str = "cuda:0",
+        timeout_s: float = TIMEOUT_S,
+        module: str = "autosched.bench.worker",
+    ) -> None:
         self._device = device
         self._timeout_s = timeout_s
+        self._module = module
         self._child: Child | None = None
 
     def __call__(self, contest: Contest) -> Outcome:
         """Hold one comparison."""
         lost: dict[str, str] = {}
+        careful = False
         entrants = (*contest.programs, *contest.libraries)
-        for _ in range(len(entrants) + 1):
-            reply = self._ask(_request(contest, self._device, lost))
-            if not isinstance(reply, Lost):
+        for _ in range(len(entrants) + 2):
+            reply = self._ask(_request(contest, self._device, lost, careful))
+            broken = _broken(reply)
+            if broken is None:
                 return outcome(contest, reply, lost)
             self.close()
-            if reply.note not in entrants or reply.note in lost:
-                return Outcome(failures=dict.fromkeys(entrants, reply.detail) | lost)
-            lost[reply.note] = reply.detail
+            name, detail = broken
+            if name in entrants and name not in lost:
+                lost[name] = detail
+            elif careful:
+                return Outcome(failures=dict.fromkeys(entrants, detail) | lost)
+            careful = True
         return Outcome(failures=lost)
 
     def _ask(self, request: Mapping[str, Any]) -> Any:
         if self._child is None:
-            self._child = Child("autosched.bench.worker")
+            self._child = Child(self._module)
         return self._child.ask(request, self._timeout_s)
 
     def close(self) -> None:
@@ -66,7 +77,16 @@ class GpuReferee:
         self.close()
 
 
-def _request(contest: Contest, device: str, lost: Mapping[str, str]) -> dict[str, Any]:
+def _broken(reply: Any) -> tuple[str, str] | None:
+    """Return whose turn it was when the child or its device broke, and how; None if none did."""
+    if isinstance(reply, Lost):
+        return reply.note, reply.detail
+    return (reply["broken"], reply["detail"]) if "broken" in reply else None
+
+
+def _request(
+    contest: Contest, device: str, lost: Mapping[str, str], careful: bool
+) -> dict[str, Any]:
     programs = {name: p for name, p in contest.programs.items() if name not in lost}
     return {
         "workload": contest.workload,
@@ -76,6 +96,7 @@ def _request(contest: Contest, device: str, lost: Mapping[str, str]) -> dict[str
         "rounds": contest.rounds,
         "seeds": [contest.seed + n for n in range(DATA_SETS)],
         "device": device,
+        "careful": careful,
     }
 
 

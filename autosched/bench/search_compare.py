@@ -13,7 +13,12 @@ from typing import Any
 
 from autosched.bench.contest import Contest, Outcome, Referee
 from autosched.bench.row import geometric_mean
+from autosched.codegen.render import render
+from measure.log import AnyRecord, best
+from measure.record import TrialRecord
 from search_space.program import Program
+from search_space.schedule import Schedule
+from search_space.target import Target
 from search_space.workload import Workload
 
 GUIDED, RANDOM = "guided", "random"
@@ -47,6 +52,28 @@ def best_so_far(times_us: Iterable[float | None]) -> tuple[float | None, ...]:
             best = time_us
         curve.append(best)
     return tuple(curve)
+
+
+def search_from_log(
+    strategy: str,
+    seed: int,
+    records: Iterable[AnyRecord],
+    workload: Workload,
+    target: Target,
+    wall_s: float,
+) -> Search:
+    """Return the search that left ``records``, one log per search: its curve and its winner.
+
+    The winner is replayed from its schedule; None where nothing worked.
+    """
+    held = tuple(records)
+    trials = [r for r in held if isinstance(r, TrialRecord) and r.workload.key == workload.key]
+    curve = best_so_far(trial.latency_us for trial in trials)
+    record = best(held, predicted=True).get((workload.key, target.name))
+    winner = None
+    if record is not None:
+        winner = render(workload, Schedule.from_data(record.schedule), target)
+    return Search(strategy, seed, curve, wall_s, winner)
 
 
 def search_compare(
@@ -102,8 +129,8 @@ def _pairs(searches: Sequence[Search]) -> list[tuple[Search, Search]]:
 
 def _catch_up(guided: Search, rival: Search) -> int | None:
     goal = rival.best_us[-1] if rival.best_us else None
-    for trial, best in enumerate(guided.best_us, 1):
-        if best is not None and (goal is None or best <= goal):
+    for trial, time_us in enumerate(guided.best_us, 1):
+        if time_us is not None and (goal is None or time_us <= goal):
             return trial
     return None
 

@@ -1,8 +1,10 @@
 """The child process that times programs and libraries in turns. Knows no schedule and no log.
 
-A request is a mapping: workload, names, programs, libraries, rounds, seeds, device. The reply is
-one too, by entrant's name: times_us (a tuple, one per round), rel_err, host_us, setup_s and
-failures. Before anything that can kill the process a note says whose turn it is.
+A request is a mapping: workload, names, programs, libraries, rounds, seeds, device, careful. The
+reply is one too, by entrant's name: times_us (a tuple, one per round), rel_err, host_us, setup_s
+and failures; or, where the device did not survive, ``broken``: whose turn it was, and ``detail``.
+Before anything that can kill the process a note says whose turn it is; while several entrants are
+queued at once nobody's, unless the comparison is ``careful`` and waits after each.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ import torch
 
 from autosched.bench.inductor import compiled
 from measure import verify
+from measure.build_worker import captured, explain
+from measure.contest import LIBRARY_TOLERANCES
 from measure.gpu_timer import BATCH, GpuTimer, HostTooSlow
 from measure.launch import Launcher
 from measure.library import library_call
-from measure.measurement import Failure
 from measure.output import GuardedOutput
-from measure.worker import LIBRARY_TOLERANCES, failure_of
+from measure.trouble import failure_of, healthy
 
 #: Calls that are timed on the host, queued without waiting for the device.
 HOST_CALLS = 50
@@ -44,7 +47,15 @@ class Unavailable(Exception):
 
 def handle(request: Mapping[str, Any], note: Note) -> dict[str, Any]:
     """Hold one comparison; see the module for request and reply."""
-    return Match(request, note).play()
+    match = Match(request, note)
+    try:
+        return match.play()
+    except HostTooSlow as error:
+        return match.nothing(str(error))
+    except Exception as error:
+        if healthy(match.device):
+            raise
+        return {"broken": match.turn, "detail": explain(error, captured())}
 
 
 class Match:
@@ -53,12 +64,14 @@ class Match:
     def __init__(self, request: Mapping[str, Any], note: Note) -> None:
         self._request = request
         self._note = note
-        self._device = torch.device(request["device"])
-        torch.cuda.set_device(self._device)
+        #: Whose turn it is; "" while several entrants are queued at once.
+        self.turn = ""
+        self.device = torch.device(request["device"])
+        torch.cuda.set_device(self.device)
         torch.set_float32_matmul_precision("highest")
         self._workload = request["workload"]
-        self._output = GuardedOutput(self._workload.output, self._device)
-        properties = torch.cuda.get_device_properties(self._device)
+        self._output = GuardedOutput(self._workload.output, self.device)
+        properties = torch.cuda.get_device_properties(self.device)
         self._timer = GpuTimer(int(getattr(properties, "L2_cache_size", 0)))
         self._bind: dict[str, Bind] = {}
         self._times_us: dict[str, list[float]] = {}
@@ -96,7 +109,7 @@ class Match:
 
     def _entrant(self, name: str, program: Any) -> Bind:
         if program is not None:
-            launcher = Launcher(program, self._device)
+            launcher = Launcher(program, self.device)
             return lambda inputs, output: launcher.prepare(inputs, output).run
         if name == "inductor":
             function = compiled(self._workload)
@@ -107,7 +120,7 @@ class Match:
         return lambda inputs, output: partial(library, inputs, output)
 
     def _on_fresh_data(self, seed: int, rounds: int) -> None:
-        case = verify.random_case(self._workload, seed, self._device)
+        case = verify.random_case(self._workload, seed, self.device)
         pieces: dict[str, Piece] = {}
         for name in self._bind:
             self._guarded(name, partial(self._admit, name, case, pieces))
@@ -123,9 +136,13 @@ class Match:
             self._guarded(name, partial(self._judge, name, case, piece))
 
     def _admit(self, name: str, case: verify.Case, pieces: dict[str, Piece]) -> None:
+        begun = time.monotonic()
         piece = self._bind[name](case.inputs, self._output.tensor)
         for _ in range(WARM_UPS):
             piece()
+        torch.cuda.synchronize(self.device)
+        if name not in self._found["rel_err"]:  # what compiles does so at its first call
+            self._found["setup_s"][name] += time.monotonic() - begun
         self._judge(name, case, piece)
         pieces[name] = piece
 
@@ -138,30 +155,50 @@ class Match:
         allowed = LIBRARY_TOLERANCES if name in self._request["libraries"] else 1.0
         if not error <= allowed:
             raise Unavailable(f"wrong on {case.name}: {error:.3g} times the tolerance")
+        if bool(self._output.overrun()):
+            raise Unavailable(f"wrote outside its output on {case.name}")
         far = (output.to(case.expected.dtype) - case.expected).abs().max()
         relative = float(far / case.expected.abs().max().clamp_min(1e-30))
         held = self._found["rel_err"]
         held[name] = max(held.get(name, 0.0), relative)
 
     def _time_host(self, name: str, piece: Piece) -> None:
-        torch.cuda.synchronize(self._device)
+        torch.cuda.synchronize(self.device)
         begun = time.perf_counter()
         for _ in range(HOST_CALLS):
             piece()
         self._found["host_us"][name] = (time.perf_counter() - begun) * 1e6 / HOST_CALLS
-        torch.cuda.synchronize(self._device)
+        torch.cuda.synchronize(self.device)
 
     def _round(self, turns: Sequence[str], pieces: Mapping[str, Piece]) -> None:
         """Time every entrant once, all or none: ratios are paired by round."""
         for _ in range(RETRIES):
-            times: list[float | None] = []
-            for start in range(0, len(turns), BATCH):
-                times += self._timer.batch_us([pieces[n] for n in turns[start : start + BATCH]])
+            times = self._times_of(turns, pieces)
             if None not in times:
                 for name, time_us in zip(turns, times, strict=True):
                     self._times_us[name].append(float(time_us or 0.0))
                 return
         raise HostTooSlow("no round of a comparison was free of waiting for the host")
+
+    def _times_of(self, turns: Sequence[str], pieces: Mapping[str, Piece]) -> list[float | None]:
+        """Queue as many entrants at once as may be, or one at a time where care is wanted."""
+        times: list[float | None] = []
+        size = 1 if self._request["careful"] else BATCH
+        for start in range(0, len(turns), size):
+            names = turns[start : start + size]
+            self._say(names[0] if len(names) == 1 else "")
+            times += self._timer.batch_us([pieces[name] for name in names])
+        return times
+
+    def nothing(self, reason: str) -> dict[str, Any]:
+        """Return the reply of a comparison without times."""
+        failures = dict.fromkeys(self._times_us, reason) | self._found["failures"]
+        return self._found | {"times_us": {}, "failures": failures}
+
+    def _say(self, turn: str) -> None:
+        if turn != self.turn:
+            self.turn = turn
+            self._note(turn)
 
     def _takes_part(self, name: str) -> bool:
         return name not in self._found["failures"]
@@ -170,22 +207,13 @@ class Match:
         """Do what only this entrant can fail at; an error takes it out of the comparison."""
         if not self._takes_part(name):
             return
-        self._note(name)
+        self._say(name)
         try:
             action()
-            torch.cuda.synchronize(self._device)
+            torch.cuda.synchronize(self.device)
         except Unavailable as error:
             self._found["failures"][name] = str(error)
         except Exception as error:
-            failed = failure_of(error)
-            if failed.kind is Failure.RUNTIME and not _healthy(self._device):
+            if not healthy(self.device):
                 raise
-            self._found["failures"][name] = failed.detail
-
-
-def _healthy(device: torch.device) -> bool:
-    try:
-        torch.cuda.synchronize(device)
-    except Exception:  # noqa: BLE001  any error here means the context is lost
-        return False
-    return True
+            self._found["failures"][name] = failure_of(error).detail

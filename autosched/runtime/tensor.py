@@ -14,6 +14,7 @@ from autosched.runtime.errors import (
     WrongLayout,
     WrongShape,
 )
+from measure.compiler import interpreting
 from measure.tensor import TORCH_DTYPES
 from search_space import workload as space
 
@@ -38,12 +39,16 @@ def dtype_name(what: str, dtype: torch.dtype | str, known: Sequence[str]) -> str
 
 
 def check_device(tensors: Mapping[str, torch.Tensor]) -> torch.device:
-    """Return the one CUDA device that all ``tensors`` are on; raises WrongDevice."""
+    """Return the one device that all ``tensors`` are on; raises WrongDevice unless it is a GPU.
+
+    The CPU counts as one where Triton's interpreter is on (TRITON_INTERPRET=1), for debugging.
+    """
     first, *others = tensors.items()
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             raise WrongDtype(f"{name} is a {type(tensor).__name__}, not a torch tensor")
-        if tensor.device.type != "cuda":
+    for name, tensor in tensors.items():
+        if tensor.device.type != "cuda" and not (tensor.is_cpu and interpreting()):
             raise WrongDevice(
                 f"{name} is on {tensor.device}; served kernels need a GPU: move it to cuda, "
                 "or call torch"

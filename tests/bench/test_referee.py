@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from autosched.bench.contest import Contest
-from autosched.bench.referee import outcome
+from autosched.bench.referee import GpuReferee, outcome
 from autosched.te.operators import matmul
 from search_space.program import Buffer, Program
 
@@ -38,3 +40,37 @@ def test_where_the_yardstick_failed_there_are_times_but_no_ratios() -> None:
     assert made.times_us["torch"].value == 10.0
     assert made.ratios == {}
     assert made.failures == {"ours": "the process died of SIGSEGV"}
+
+
+@pytest.fixture
+def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+
+
+@pytest.mark.usefixtures("hostile")
+@pytest.mark.parametrize("name", ["exits", "hangs", "sticky"])
+def test_an_entrant_that_breaks_the_child_is_taken_out(name: str) -> None:
+    contest = Contest(WORK, {"ours": PROGRAM, name: PROGRAM}, ("torch",))
+    with GpuReferee(timeout_s=3.0, module="hostile_worker") as referee:
+        made = referee(contest)
+        assert set(made.times_us) == {"ours", "torch"}
+        assert set(made.failures) == {name}
+        assert made.ratios["torch"].value == 1.0
+
+
+@pytest.mark.usefixtures("hostile")
+def test_where_nobody_is_named_the_comparison_is_held_again_with_care() -> None:
+    contest = Contest(WORK, {"ours": PROGRAM, "anonymous": PROGRAM}, ("torch",))
+    with GpuReferee(module="hostile_worker") as referee:
+        made = referee(contest)
+    assert set(made.times_us) == {"ours", "torch"}
+    assert made.failures["anonymous"].startswith("the process ended with exit code 3")
+
+
+@pytest.mark.usefixtures("hostile")
+def test_a_child_that_always_breaks_ends_the_comparison() -> None:
+    contest = Contest(WORK, {"ours": PROGRAM, "hopeless": PROGRAM}, ("torch",))
+    with GpuReferee(module="hostile_worker") as referee:
+        made = referee(contest)
+    assert made.times_us == {}
+    assert set(made.failures) == {"ours", "hopeless", "torch"}

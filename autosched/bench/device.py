@@ -1,0 +1,127 @@
+"""What a benchmark runs on: a GPU, or a model of one; and how a log serves there. Tunes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+import autosched
+from autosched.bench.contest import LIBRARIES
+from autosched.bench.prediction import Predictor
+from autosched.bench.referee import GpuReferee
+from autosched.bench.run import Bench, Entry, Tuning
+from autosched.runtime.catalog import Catalog, load_catalog
+from autosched.runtime.device import Setting, setting
+from autosched.runtime.served import Served
+from autosched.runtime.tuned import Tuned
+from measure.log import read
+from measure.nvml import driver_version
+from measure.record import RunRecord, TrialRecord
+from measure.service import NoDevice
+from search_space.target import Target
+from search_space.workload import Workload
+
+
+@contextmanager
+def open_bench(
+    suite: str,
+    *,
+    target: Target,
+    device: str = "cuda",
+    log: Path | None = None,
+    against: tuple[str, ...] = ("torch",),
+    tune: Callable[[Entry], Tuning] | None = None,
+    date: str,
+    command: str,
+    rounds: int = 50,
+    seed: int = 0,
+) -> Iterator[Bench]:
+    """Yield a benchmark on ``device``: "cuda", "cuda:N" or "model", where times are predicted.
+
+    ``tune`` searches one workload and appends to ``log``. Without a log everything is served by
+    defaults. Raises NoDevice, and ValueError on an unknown library.
+    """
+    for name in against:
+        if name not in LIBRARIES:
+            raise ValueError(f"--against {name!r} is not known; known: {', '.join(LIBRARIES)}")
+    gpu = name_of_device(device)
+    here = setting(target, lambda: gpu or target.device_names[0])
+    predictor = Predictor(lambda workload: serve(log, here, workload), target)
+    index = "cuda:0" if device == "cuda" else device
+    with GpuReferee(index) as referee:
+        yield Bench(
+            suite=suite,
+            target=target,
+            against=against,
+            serve=predictor.serve,
+            referee=referee if gpu else predictor.referee,
+            machine=machine(gpu or f"none ({target.name} predicted)"),
+            versions=versions(),
+            date=date,
+            command=command,
+            tune=tune,
+            tuned_before=lambda workload: tuned_before(log, workload),
+            predicted=gpu is None,
+            rounds=rounds,
+            seed=seed,
+        )
+
+
+def name_of_device(device: str) -> str | None:
+    """Return the name of a GPU, None for "model"; raises NoDevice where there is no such GPU."""
+    if device == "model":
+        return None
+    if device != "cuda" and not device.startswith("cuda:"):
+        raise NoDevice(f"device {device!r} is not known; known: cuda, cuda:N, model")
+    if not torch.cuda.is_available():
+        raise NoDevice(f"device {device}: torch finds no GPU here; --device model predicts times")
+    try:
+        return str(torch.cuda.get_device_name(device))
+    except (RuntimeError, AssertionError) as error:
+        count = torch.cuda.device_count()
+        raise NoDevice(f"device {device}: there are {count}, counted from 0") from error
+
+
+def serve(log: Path | None, here: Setting, workload: Workload) -> Served:
+    """Return what a log, read anew, serves for ``workload``."""
+    exists = log is not None and log.exists()
+    catalog = load_catalog(log, here.place) if log is not None and exists else Catalog({})
+    return Tuned(catalog, here, on_miss="serve", source=str(log)).lookup(workload)
+
+
+def tuned_before(log: Path | None, workload: Workload) -> Tuning | None:
+    """Return what the last run of ``workload`` in the log took, from the times of its lines."""
+    if log is None or not log.exists():
+        return None
+    records = read(log).records
+    trials = [r for r in records if isinstance(r, TrialRecord) and r.workload.key == workload.key]
+    if not trials:
+        return None
+    last = trials[-1].run
+    starts = [r for r in records if isinstance(r, RunRecord) and r.run == last]
+    own = [r for r in trials if r.run == last]
+    begun, ended = (starts or own)[0].provenance.time, own[-1].provenance.time
+    seconds = (datetime.fromisoformat(ended) - datetime.fromisoformat(begun)).total_seconds()
+    return Tuning(len(own), seconds, len(own) / seconds if seconds > 0 else None)
+
+
+def machine(gpu: str) -> dict[str, str | int]:
+    """Return what the results say of the machine."""
+    cores = len(os.sched_getaffinity(0))
+    return {"gpu": gpu, "cores": cores, "system": f"{platform.system()} {platform.machine()}"}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that times depend on; those not to be had are left out."""
+    found = {"autosched": autosched.__version__, "python": platform.python_version()}
+    for package in ("torch", "triton"):
+        found[package] = metadata.version(package)
+    driver = driver_version()
+    return found | ({"driver": driver} if driver else {})
