@@ -9,13 +9,14 @@ error before it, and a few float32 roundings for every function of the expressio
 ``atol`` is what errors of the accumulator can do to the result. A float32 accumulator of K terms
 that behave as random signs errs by about ``u * sqrt(K) * |sum|``, u = 2**-24 (Higham and Mary,
 "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019: the
-constant sqrt(K) in place of K). The factor 8 covers the largest of many millions of elements and
-tensor cores, which truncate instead of rounding. Float32 products in tf32 add the rounding of both
-operands to 11 bits, ``2**-10`` each at the most, with random signs. How far the accumulator's error
-moves the result is measured, by evaluating the reference with the accumulator shifted by it.
+constant sqrt(K) in place of K). Tensor cores cut sums off instead of rounding them, so that errors
+share a sign and add up; the factor 32 covers that for K up to 16,384, and the largest of many
+millions of elements. Float32 products in tf32 add the rounding of both operands to 11 bits,
+``2**-10`` each at the most, with random signs. How far the accumulator's error moves the result is
+measured, by evaluating the reference with the accumulator shifted by it.
 
 So a kernel that drops one block of K (an error of sqrt(block) at the least) or accumulates in
-float16 (2**13 times the error) is far outside at any K, and a right one is well inside.
+float16 (2**13 times the rounding) is far outside at any K, and a right one is well inside.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from search_space.expr import Call, Expr, Read, reads, walk
 from search_space.workload import Stage, Workload
 
 #: Largest element error of a float32 accumulator, in units of u * sqrt(K) * typical sum.
-ACCUMULATION = 8.0
+ACCUMULATION = 32.0
 #: The same for operands rounded or truncated to tf32, in units of 2**-11 * sqrt(K) * product.
 TF32 = 8.0
 _FLOAT32_ROUNDOFF = 2.0**-24

@@ -1,0 +1,81 @@
+"""The library's form is found by structure, and computes the same."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+
+from autosched.te.operators import batch_matmul, matmul
+from measure import sample_data
+from measure.library import library_call
+from measure.reference import evaluate
+from measure.tensor import empty
+from search_space.expr import Affine, Call, Read
+from search_space.workload import Axis, Stage, Tensor, Workload
+
+CPU = torch.device("cpu")
+
+
+def check(workload: Workload) -> None:
+    call = library_call(workload)
+    assert call is not None
+    inputs = sample_data.random_inputs(workload, 0, CPU)
+    output = empty(workload.output, CPU).fill_(torch.nan)
+    call(inputs, output)
+    expected = evaluate(workload, inputs)["C"].float()
+    torch.testing.assert_close(output.float(), expected, rtol=5e-3, atol=5e-2)
+
+
+@pytest.mark.parametrize(("trans_a", "trans_b"), list(product((False, True), repeat=2)))
+@pytest.mark.parametrize("batch", [0, 3])
+def test_every_layout(trans_a: bool, trans_b: bool, batch: int) -> None:
+    layout = {"dtype": "float16", "trans_a": trans_a, "trans_b": trans_b}
+    check(batch_matmul(batch, 5, 7, 9, **layout) if batch else matmul(5, 7, 9, **layout))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "epilogue",
+    [
+        ("bias",),
+        ("residual",),
+        ("bias", "relu"),
+        ("bias", "gelu"),
+        ("bias", "gelu_tanh"),
+        ("silu", "scale:0.5", "residual"),
+        ("scale:0.125", "bias", "relu"),
+        ("gelu",),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_every_epilogue(epilogue: tuple[str, ...], dtype: str) -> None:
+    check(matmul(6, 8, 16, dtype=dtype, epilogue=epilogue))
+    check(batch_matmul(2, 6, 8, 16, dtype=dtype, epilogue=epilogue))
+
+
+def test_tf32_leaves_the_setting_as_it_was() -> None:
+    check(matmul(6, 8, 16, dtype="float32", precision="tf32"))
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_a_bias_is_one_call() -> None:
+    w = matmul(6, 8, 16, dtype="float16", epilogue=("bias", "relu"))
+    call = library_call(w)
+    assert call is not None
+    inputs, out = sample_data.random_inputs(w, 0, CPU), empty(w.output, CPU)
+    with torch.profiler.profile() as trace:
+        call(inputs, out)
+    names = [event.name for event in trace.events()]
+    assert names.count("aten::addmm") == 1
+    assert "aten::mm" not in names
+
+
+def test_what_is_no_single_product_has_no_library_call() -> None:
+    i, j = Affine.axis("i"), Affine.axis("j")
+    axes = (Axis("i", 4, "spatial"), Axis("j", 4, "reduction"))
+    x, y = Tensor("X", (4, 4), "float32"), Tensor("Y", (4,), "float32")
+    row_sum = Workload(axes, (x,), (), y, (Stage("Y", (i,), Read("X", (i, j)), "sum"),))
+    assert library_call(row_sum) is None
+    square = Call("mul", (Read("X", (i, j)), Read("X", (j, i))))
+    assert library_call(Workload(axes, (x,), (), y, (Stage("Y", (i,), square, "sum"),))) is None
