@@ -68,7 +68,7 @@ class XGBoostModel:
     def __init__(
         self,
         seed: int,
-        threads: int = 2,
+        threads: int = 1,
         *,
         bags: int = 3,
         rounds: int = 150,

@@ -1,0 +1,1 @@
+"""Searching for fast schedules: strategies that ask and are told, and the loop that measures."""

@@ -1,0 +1,116 @@
+"""Candidates of several sketches with their scores, as flat arrays, bred for higher scores.
+
+Knows a scoring function and nothing of where scores come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from autosched.tune.grid import Codes, Grid
+
+#: Scores the codes of one grid: [codes] -> [codes], higher is better.
+Score = Callable[[Grid, Codes], NDArray[np.float64]]
+
+#: Shares of the children of a generation: mutated, crossed; the rest is drawn afresh.
+MUTATED, CROSSED = 0.6, 0.3
+#: Candidates that each sketch keeps whatever the others score.
+KEPT_PER_SKETCH = 8
+
+
+@dataclass(frozen=True)
+class Population:
+    """Different candidates: index of the grid, code and score, arrays [candidates]."""
+
+    grids: NDArray[np.int64]
+    codes: Codes
+    scores: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def ranked(self) -> Population:
+        """The same, best first; ties by grid and code, so that order never depends on chance."""
+        return self.take(np.lexsort((self.codes, self.grids, -self.scores)))
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Population:
+        """Return the rows picked by index or mask."""
+        return Population(self.grids[rows], self.codes[rows], self.scores[rows])
+
+
+def scored(grids: Sequence[Grid], codes: Sequence[Codes], score: Score) -> Population:
+    """Score codes given grid by grid; repeated ones count once."""
+    unique = [np.unique(held) for held in codes]
+    scores = [
+        score(grid, held) if len(held) else np.zeros(0)
+        for grid, held in zip(grids, unique, strict=True)
+    ]
+    index = [np.full(len(held), n, np.int64) for n, held in enumerate(unique)]
+    return Population(np.concatenate(index), np.concatenate(unique), np.concatenate(scores))
+
+
+def breed(
+    population: Population,
+    grids: Sequence[Grid],
+    score: Score,
+    size: int,
+    generations: int,
+    rng: Generator,
+) -> Population:
+    """Return the best ``size`` of ``population`` and of what it breeds, best first.
+
+    Parents win a tournament of two. Children are mutated, crossed within a sketch, or drawn.
+    """
+    for _ in range(generations):
+        if not len(population):
+            break
+        children = _children(population, grids, size, rng)
+        known = [population.codes[population.grids == n] for n in range(len(grids))]
+        new = [np.setdiff1d(c, k) for c, k in zip(children, known, strict=True)]
+        population = _survivors(_join(population, scored(grids, new, score)), len(grids), size)
+    return population.ranked
+
+
+def _children(
+    population: Population, grids: Sequence[Grid], size: int, rng: Generator
+) -> list[Codes]:
+    parents = _tournament(population, size, rng)
+    cut, end = int(size * MUTATED), int(size * (MUTATED + CROSSED))
+    children: list[Codes] = []
+    for n, grid in enumerate(grids):
+        mutable = parents[:cut][population.grids[parents[:cut]] == n]
+        first = parents[cut:end][population.grids[parents[cut:end]] == n]
+        second = rng.permutation(first)
+        fresh = grid.random(-(-(size - end) // len(grids)), rng)
+        mutated = grid.mutate(population.codes[mutable], rng)
+        crossed = grid.crossover(population.codes[first], population.codes[second], rng)
+        children.append(np.concatenate([mutated, crossed, fresh]))
+    return children
+
+
+def _tournament(population: Population, count: int, rng: Generator) -> NDArray[np.int64]:
+    a, b = rng.integers(0, len(population), (2, count))
+    return np.where(population.scores[a] >= population.scores[b], a, b)
+
+
+def _join(a: Population, b: Population) -> Population:
+    return Population(
+        np.concatenate([a.grids, b.grids]),
+        np.concatenate([a.codes, b.codes]),
+        np.concatenate([a.scores, b.scores]),
+    )
+
+
+def _survivors(population: Population, grids: int, size: int) -> Population:
+    ranked = population.ranked
+    kept = np.zeros(len(ranked), np.bool_)
+    kept[:size] = True
+    for n in range(grids):
+        kept[np.flatnonzero(ranked.grids == n)[:KEPT_PER_SKETCH]] = True
+    return ranked.take(kept)

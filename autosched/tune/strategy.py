@@ -1,0 +1,38 @@
+"""What a strategy is: it is asked for candidates and told what came of them. It never measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from autosched.tune.candidate import Candidate
+from measure.measurement import Measurement, Timed
+
+
+@dataclass(frozen=True)
+class Told:
+    """What came of a candidate."""
+
+    candidate: Candidate
+    measurement: Measurement
+
+    @property
+    def latency_us(self) -> float | None:
+        """The median time in microseconds, or None if it failed."""
+        return self.measurement.latency_us if isinstance(self.measurement, Timed) else None
+
+
+class Strategy(Protocol):
+    """Proposes schedules. Its proposals depend on its arguments and on what it was told only."""
+
+    name: str
+
+    def ask(self, count: int) -> list[Candidate]:
+        """Return up to ``count`` legal candidates, none proposed before.
+
+        Fewer come back only where nothing new was found; none when the space is exhausted.
+        """
+
+    def tell(self, told: Sequence[Told]) -> None:
+        """Learn what came of candidates, in the order they were proposed."""
