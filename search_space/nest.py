@@ -86,7 +86,9 @@ class Nest:
         """The serial loops, outermost first: leaves neither on the grid nor in a block."""
         taken = {*self.grid, *self.tile_axes}
         free = [name for name in self.leaves if name not in taken]
-        return tuple([n for n in self.order if n in free] + [n for n in free if n not in self.order])
+        return tuple(
+            [n for n in self.order if n in free] + [n for n in free if n not in self.order]
+        )
 
     @property
     def persistent(self) -> bool:

@@ -60,7 +60,10 @@ def test_rows_of_700_leave_pointers_alone() -> None:
 
 def test_long_reductions_over_few_blocks_are_shared() -> None:
     found = names(operators.matmul(32, 32, 32768, dtype="bfloat16"))
-    assert {"contraction.pointer.split.workspace", "contraction.descriptor.direct.split.atomic"} <= found
+    assert {
+        "contraction.pointer.split.workspace",
+        "contraction.descriptor.direct.split.atomic",
+    } <= found
 
 
 def test_skinny_products_may_swap_operands() -> None:
@@ -78,7 +81,9 @@ def test_targets_without_the_copy_engine_have_no_descriptors(target) -> None:
 def test_roles_follow_from_where_axes_occur() -> None:
     roles = contraction(operators.batch_matmul(7, 8, 9, 10, dtype="float16"))
     assert not isinstance(roles, str)
-    letters = {role: [axis.name for axis in getattr(roles, role)] for role in ("batch", "m", "n", "k")}
+    letters = {
+        role: [axis.name for axis in getattr(roles, role)] for role in ("batch", "m", "n", "k")
+    }
     assert letters == {"batch": ["b"], "m": ["i"], "n": ["j"], "k": ["k"]}
 
 
