@@ -5,6 +5,7 @@ Knows nothing of devices: times in, verdict out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,13 +58,14 @@ def judge(
     """Rank entrants by the median of their times; entrants in ``failures`` take no part.
 
     An entrant ties with the best unless its paired ratio to the best lies above 1 for certain.
-    The certainty is shared out over the entrants (Bonferroni), as the best is picked among them.
+    The certainty is shared out over all pairs of entrants (Bonferroni), as the best is picked by
+    the very times that it is compared by.
     """
     healthy = [index for index in range(len(times_us)) if index not in failures]
     entrants = tuple(failures.get(index) or summarise(row) for index, row in enumerate(times_us))
     ranked = sorted(healthy, key=lambda index: (median_interval(times_us[index])[0], index))
     best = ranked[0] if ranked else None
-    confidence = 1 - 0.05 / max(1, len(healthy) - 1)
+    confidence = 1 - 0.05 / max(1, math.comb(len(healthy), 2))
     ties = tuple(
         index
         for index in ranked

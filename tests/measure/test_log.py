@@ -316,7 +316,7 @@ def test_a_short_write_is_no_success(tmp_path: Path, part: int) -> None:
 def test_missing_folder_and_read_only_file(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="ENOENT"):
         LogWriter(tmp_path / "missing" / "log.jsonl")
-    with pytest.raises(StorageError, match="cannot be read.*ENOENT"):
+    with pytest.raises(StorageError, match=r"cannot be read.*ENOENT"):
         read(tmp_path / "none.jsonl")
     with pytest.raises(StorageError, match="EISDIR"):
         LogWriter(tmp_path)
