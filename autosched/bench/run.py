@@ -15,6 +15,7 @@ from autosched.bench.contest import Contest, Outcome, Referee
 from autosched.bench.roofline import roofline_us
 from autosched.bench.row import Interval, Row
 from autosched.runtime.served import Served
+from autosched.tune.result import TuningResult
 from search_space.target import Target
 from search_space.workload import Workload
 
@@ -41,6 +42,11 @@ class Tuning:
     trials: int
     tune_s: float
     candidates_per_s: float | None = None
+
+    @staticmethod
+    def of(result: TuningResult) -> Tuning:
+        """Take the figures of a tuning run."""
+        return Tuning(len(result.trials), result.elapsed_s, result.trials_per_s)
 
 
 @dataclass(frozen=True)

@@ -5,20 +5,18 @@ Knows no strategy: it is handed a function that runs one search, and one that co
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 from autosched.bench.contest import Contest, Outcome, Referee
 from autosched.bench.row import geometric_mean
-from autosched.codegen.render import render
-from measure.log import AnyRecord, best
-from measure.record import TrialRecord
+from autosched.tune.result import TuningResult
 from search_space.program import Program
-from search_space.schedule import Schedule
-from search_space.target import Target
 from search_space.workload import Workload
 
 GUIDED, RANDOM = "guided", "random"
@@ -54,26 +52,11 @@ def best_so_far(times_us: Iterable[float | None]) -> tuple[float | None, ...]:
     return tuple(curve)
 
 
-def search_from_log(
-    strategy: str,
-    seed: int,
-    records: Iterable[AnyRecord],
-    workload: Workload,
-    target: Target,
-    wall_s: float,
-) -> Search:
-    """Return the search that left ``records``, one log per search: its curve and its winner.
-
-    The winner is replayed from its schedule; None where nothing worked.
-    """
-    held = tuple(records)
-    trials = [r for r in held if isinstance(r, TrialRecord) and r.workload.key == workload.key]
-    curve = best_so_far(trial.latency_us for trial in trials)
-    record = best(held, predicted=True).get((workload.key, target.name))
-    winner = None
-    if record is not None:
-        winner = render(workload, Schedule.from_data(record.schedule), target)
-    return Search(strategy, seed, curve, wall_s, winner)
+def search_of(strategy: str, seed: int, result: TuningResult) -> Search:
+    """Return what a tuning run was as a search: its curve, its time and its winner."""
+    curve = best_so_far(trial.latency_us for trial in result.trials)
+    winner = result.best.trial.program if result.best else None
+    return Search(strategy, seed, curve, result.elapsed_s, winner)
 
 
 def search_compare(
@@ -188,6 +171,22 @@ def _final_data(outcome: Outcome) -> dict[str, Any]:
         "rel_err": dict(outcome.rel_err),
         "failures": dict(outcome.failures),
     }
+
+
+def write(path: Path, comparisons: Sequence[Mapping[str, Any]], origin: Mapping[str, Any]) -> None:
+    """Write comparisons to ``path`` as JSON and, beside it, as Markdown.
+
+    ``origin`` holds machine, versions, date and command.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = {**origin, "comparisons": list(comparisons)}
+    path.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+    named = "; ".join(f"{name} {value}" for name, value in origin["machine"].items())
+    tools = ", ".join(f"{name} {value}" for name, value in origin["versions"].items())
+    head = ["# Guided search against random search", "", f"Machine: {named}. Versions: {tools}."]
+    head += ["", f"    {origin['command']}    # {origin['date']}", ""]
+    text = "\n".join(head) + "\n" + "\n".join(table(entry) for entry in comparisons)
+    path.with_suffix(".md").write_text(text, "utf-8")
 
 
 def table(data: Mapping[str, Any]) -> str:

@@ -87,10 +87,17 @@ def engine_of(served: Served, target: Target | None, device: torch.device) -> En
 def _kernel_engine(served: Served, program: Program, device: torch.device) -> Engine | str:
     try:
         launcher = Launcher(program, device)
-        wrong = None if served.proven else objection(served.workload, launcher)
+        wrong = None if served.proven else _proof(served.workload, launcher)
     except Exception as error:  # noqa: BLE001  compilers and drivers raise what they like
         return f"{_name(served)} does not run: {type(error).__name__}: {error}"
     return f"{_name(served)} is refused: {wrong}" if wrong else KernelEngine(launcher)
+
+
+def _proof(workload: Workload, launcher: Launcher) -> str | None:
+    wrong = objection(workload, launcher)
+    if launcher.device.type == "cuda":
+        torch.cuda.empty_cache()  # the reference took many times the workload's memory
+    return wrong
 
 
 def _name(served: Served) -> str:

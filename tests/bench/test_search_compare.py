@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from autosched.bench.search_compare import (
     search_compare,
     summarize,
     table,
+    write,
 )
 from search_space.expr import Affine, Read
 from search_space.program import Buffer, Program
@@ -88,3 +91,19 @@ def test_the_table_names_both_strategies() -> None:
     assert "**1.095** [1.000, 1.200]" in text
     assert "| 0 | 10 | 12 | 3 |" in text
     assert "| 1 | 9 | 9 | never |" in text
+
+
+def test_comparisons_are_written_with_their_origin(tmp_path: Path) -> None:
+    data = search_compare(COPY, run_search, referee, [0, 1])
+    origin = {
+        "machine": {"gpu": "NVIDIA H200"},
+        "versions": {"triton": "3.6.0"},
+        "date": "2026-01-01",
+        "command": "autosched bench --search",
+    }
+    write(tmp_path / "deep" / "search-h200.json", [data], origin)
+    held = json.loads((tmp_path / "deep" / "search-h200.json").read_text())
+    assert held == {**origin, "comparisons": [json.loads(json.dumps(data))]}
+    text = (tmp_path / "deep" / "search-h200.md").read_text()
+    assert "    autosched bench --search    # 2026-01-01" in text
+    assert text.endswith(table(data))
