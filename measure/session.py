@@ -32,6 +32,10 @@ class WrongResult(Exception):
     """An output that is not the reference's; the message says on which data and how far off."""
 
 
+class NoGpu(Exception):
+    """A CUDA device that torch does not find; the message says which are there."""
+
+
 class Session:
     """A device, a workload and its data: what every request after Open works with."""
 
@@ -39,7 +43,7 @@ class Session:
         self.workload = request.workload
         self.target = request.target
         self.seeds = request.seeds
-        self.device = torch.device(request.device)
+        self.device = usable(torch.device(request.device))
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         torch.set_float32_matmul_precision("highest")
@@ -163,6 +167,18 @@ class Session:
             raise WrongResult(
                 f"impossible time: {latency_us:.3g} us, the data sheet permits {least:.3g} us"
             )
+
+
+def usable(device: torch.device) -> torch.device:
+    """Return ``device`` with its index. Raises NoGpu where torch cannot use it."""
+    if device.type != "cuda":
+        return device
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    index = device.index or 0
+    if index >= count:
+        there = f"cuda:0 to cuda:{count - 1}" if count else "none"
+        raise NoGpu(f"torch {torch.__version__} finds no such CUDA device; there is {there}")
+    return torch.device("cuda", index)
 
 
 def _l2_bytes(device: torch.device) -> int:

@@ -11,7 +11,8 @@ from typing import Any
 
 from measure.contest import Contest
 from measure.job import Broken, Compare, Measure, Open, Verify
-from measure.session import Session
+from measure.measurement import Failed, Failure
+from measure.session import NoGpu, Session
 from measure.trouble import failure_of, healthy
 
 
@@ -30,7 +31,10 @@ class Worker:
         """Answer one request."""
         if isinstance(request, Open):
             self._session = None
-            self._session = Session(request)
+            try:
+                self._session = Session(request)
+            except NoGpu as missing:
+                return Failed(Failure.RUNTIME, str(missing))
             return self._session.opened()
         if self._session is None:
             raise RuntimeError("the first request of a worker is Open")
