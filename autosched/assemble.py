@@ -3,25 +3,87 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 
+from autosched.spec.task import Task
+from autosched.tune.events import Event
+from autosched.tune.options import Options
+from autosched.tune.predicted import PredictedTimes
+from autosched.tune.result import TuningResult
+from autosched.tune.strategy import Strategy
+from autosched.tune.tuner import tune
+from cost_model.model import CostModel
+from measure.doctor import Gpu, cuda_devices
+from measure.log import LogWriter
+from measure.measurement import Timing
+from measure.service import NoDevice, Service, open_service
 from search_space import target as targets
+from search_space.rules import sketches
 from search_space.target import Target
+from search_space.workload import Workload
 
 #: The hardware data taken on a machine without a GPU.
 DEFAULT_TARGET = "h200"
+STRATEGIES = ("evolution", "random")
+COST_MODELS = ("xgboost", "analytic", "random")
+#: Interleaved rounds that give the library's time before a search; the final has its own.
+LIBRARY_ROUNDS = 10
 
 
 class UnknownName(ValueError):
     """A name that nothing here goes by; the message names the nearest and all that exist."""
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> UnknownName:
-    """Return the error for a name of the kind ``what`` that is none of ``known``."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f", did you mean {near[0]}" if near else ""
-    return UnknownName(f"{what} {name!r} is not known{hint}; known: {', '.join(names)}")
+@dataclass(frozen=True)
+class Machine:
+    """What measures and what is tuned for. ``reason`` says in a sentence why these."""
+
+    device: str
+    target: Target
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How to search. ``timeout_s`` bounds each build and each run of a candidate; None is 10,
+    or 60 without a GPU, where builds take their turns on few cores and no kernel can hang."""
+
+    options: Options
+    strategy: str = "evolution"
+    cost_model: str = "xgboost"
+    timeout_s: float | None = None
+
+
+def choose_machine(
+    device: str, target: str | None, probe: Callable[[], tuple[Gpu, ...] | str] = cuda_devices
+) -> Machine:
+    """Return what "auto", "cuda", "cuda:N" or "model" comes to on this machine.
+
+    ``probe`` returns the GPUs, or why there are none. Raises NoDevice where a GPU is wanted and
+    is not there, and UnknownName.
+    """
+    if device == "model":
+        chosen = choose_target(target)
+        return Machine("model", chosen, f"times come from a model of {chosen.name}, as asked")
+    if device != "auto" and not re.fullmatch(r"cuda(:\d{1,3})?", device):
+        raise unknown("device", device, ("auto", "cuda", "cuda:N", "model"))
+    gpus = probe()
+    missing = gpus if isinstance(gpus, str) else "no CUDA device"
+    if device == "auto" and (isinstance(gpus, str) or not gpus):
+        chosen = choose_target(target)
+        return Machine("model", chosen, f"{missing}: times come from a model of {chosen.name}")
+    number = int(device.partition(":")[2] or 0)
+    gpu = None if isinstance(gpus, str) else next((g for g in gpus if g.index == number), None)
+    if gpu is None:
+        count = 0 if isinstance(gpus, str) else len(gpus)
+        fact = f"there are {count}, counted from 0" if count else missing
+        raise NoDevice(f"device {device}: {fact}; --device model predicts times without a GPU")
+    chosen = choose_target(target, gpu.name)
+    return Machine(f"cuda:{number}", chosen, f"times are measured on {gpu.name}")
 
 
 def choose_target(name: str | None, gpu_name: str | None = None) -> Target:
@@ -43,3 +105,98 @@ def choose_target(name: str | None, gpu_name: str | None = None) -> Target:
         f"no target describes {gpu_name!r}; name the nearest with --target: "
         f"{', '.join(targets.names())}"
     )
+
+
+def make_cost_model(name: str, seed: int) -> CostModel:
+    """Return the cost model of that name, one of COST_MODELS."""
+    # Imported where wanted: what needs no learner does not load one.
+    if name == "xgboost":
+        from cost_model.xgboost_model import XGBoostModel
+
+        # The compilers need the cores more than the model does.
+        return XGBoostModel(seed, threads=max(1, (os.cpu_count() or 1) // 4))
+    if name == "analytic":
+        from cost_model.analytic_model import AnalyticModel
+
+        return AnalyticModel()
+    if name == "random":
+        from cost_model.random_model import RandomModel
+
+        return RandomModel(seed)
+    raise unknown("cost model", name, COST_MODELS)
+
+
+def make_strategy(workload: Workload, target: Target, wishes: Wishes) -> Strategy:
+    """Return the strategy that was wished for. Raises NoSketch, UnknownName."""
+    found, seed = sketches(workload, target), wishes.options.seed
+    if wishes.strategy == "evolution":
+        from autosched.tune.evolution import EvolutionSearch
+
+        model = make_cost_model(wishes.cost_model, seed)
+        return EvolutionSearch(found, target, model, seed, trials=wishes.options.trials)
+    if wishes.strategy == "random":
+        from autosched.tune.random_search import RandomSearch
+
+        return RandomSearch(found, target, seed)
+    raise unknown("strategy", wishes.strategy, STRATEGIES)
+
+
+@dataclass(frozen=True)
+class Tuner:
+    """Everything that tunes one workload, ready to run."""
+
+    task: Task
+    machine: Machine
+    wishes: Wishes
+    service: Service
+    strategy: Strategy
+    predictions: PredictedTimes | None
+
+    def library_us(self) -> float | None:
+        """Time the library alone, in microseconds, to show what the search is up against.
+
+        None where there is no GPU, or the library cannot compute the workload.
+        """
+        if self.service.device.kind == "model":
+            return None
+        library = self.service.compare((), library=True, rounds=LIBRARY_ROUNDS).library
+        return library.latency_us if isinstance(library, Timing) else None
+
+    def run(self, log: LogWriter | None, events: Callable[[Event], None]) -> TuningResult:
+        """Search, and return all that was tried; see ``autosched.tune.tuner.tune``."""
+        return tune(
+            self.task,
+            self.machine.target,
+            self.service,
+            self.strategy,
+            log,
+            **asdict(self.wishes.options),
+            events=events,
+            predictions=self.predictions,
+        )
+
+
+@contextmanager
+def open_tuner(task: Task, machine: Machine, wishes: Wishes) -> Iterator[Tuner]:
+    """Yield what tunes ``task``, its processes running. Raises NoSketch, NoDevice, UnknownName."""
+    strategy = make_strategy(task.workload, machine.target, wishes)
+    predictions = None
+    if machine.device == "model":
+        predictions = PredictedTimes(machine.target, wishes.options.seed)
+    with open_service(
+        task.workload,
+        machine.target,
+        machine.device,
+        predict=predictions,
+        timeout_s=wishes.timeout_s or (10.0 if predictions is None else 60.0),
+        seed=wishes.options.seed,
+    ) as service:
+        yield Tuner(task, machine, wishes, service, strategy, predictions)
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> UnknownName:
+    """Return the error for a name of the kind ``what`` that is none of ``known``."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f", did you mean {near[0]}" if near else ""
+    return UnknownName(f"{what} {name!r} is not known{hint}; known: {', '.join(names)}")

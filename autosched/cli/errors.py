@@ -8,6 +8,7 @@ import os
 import filelock
 
 from autosched.cli.exit_code import ExitCode
+from measure.disk import StorageError
 
 #: What the operating system says when storage, and not the program, is at fault.
 STORAGE_ERRORS = frozenset(
@@ -30,6 +31,8 @@ def verdict(error: BaseException) -> tuple[ExitCode, str]:
     """Return the code and the words for an error; anything unforeseen is a fault of ours."""
     if isinstance(error, filelock.Timeout):
         return ExitCode.STORAGE, f"{error.lock_file} is locked by another process"
+    if isinstance(error, StorageError):
+        return ExitCode.STORAGE, str(error)
     if isinstance(error, OSError) and error.errno in STORAGE_ERRORS:
         return ExitCode.STORAGE, _storage_sentence(error)
     for kind, code in _expected():
@@ -44,8 +47,11 @@ def verdict(error: BaseException) -> tuple[ExitCode, str]:
 def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
     # Imported only once something went wrong: a command that works does not pay for it.
     from autosched.assemble import UnknownName
+    from autosched.bench.report import BadResults
+    from autosched.cli.show_command import NothingLogged
     from autosched.spec import SpecError
     from measure.builder import BuildError
+    from measure.service import NoDevice
     from search_space.refusal import IllegalStep
     from search_space.rules import NoSketch
     from search_space.schedule import BadSchedule
@@ -55,8 +61,11 @@ def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
         (UnknownName, ExitCode.USAGE),
         (BadSchedule, ExitCode.USAGE),
         (IllegalStep, ExitCode.USAGE),
+        (BadResults, ExitCode.USAGE),
         (NoSketch, ExitCode.NOTHING_VALID),
+        (NothingLogged, ExitCode.NOTHING_VALID),
         (BuildError, ExitCode.NOTHING_VALID),
+        (NoDevice, ExitCode.NO_DEVICE),
     )
 
 

@@ -75,7 +75,6 @@ def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "-f",
         "--format",
-        "form",
         type=click.Choice(["table", "json"]),
         default="table",
         show_default=True,
@@ -84,11 +83,11 @@ def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
     @click.option("-v", "--verbose", is_flag=True, help="Say more; show the trace of a fault.")
     @functools.wraps(function)
-    def command(*args: Any, form: Format, quiet: bool, verbose: bool, **options: Any) -> Any:
+    def command(*args: Any, format: Format, quiet: bool, verbose: bool, **options: Any) -> Any:
         if quiet and verbose:
             raise click.UsageError("-q and -v contradict each other")
         logging.getLogger("autosched").setLevel(logging.INFO if verbose else logging.WARNING)
-        return function(Output(form, quiet, verbose), *args, **options)
+        return function(Output(format, quiet, verbose), *args, **options)
 
     return command
 

@@ -19,6 +19,7 @@ from autosched.runtime.default import default_schedules
 from autosched.spec import Task, load
 from autosched.te import text
 from measure.builder import compile_text
+from measure.log import best, read
 from search_space.apply import replay
 from search_space.nest import Nest, initial
 from search_space.program import Program
@@ -26,6 +27,11 @@ from search_space.rules import NoSketch, sketches
 from search_space.schedule import BadSchedule, Schedule
 from search_space.target import Target
 from search_space.workload import Workload
+
+
+class NothingLogged(LookupError):
+    """A log without a valid schedule of the workload that was asked for."""
+
 
 COMPILED = ("ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 LEVELS = ("te", "nest", "sketches", "schedule", "triton", *COMPILED)
@@ -61,6 +67,7 @@ class Subject:
 @click.option(
     "--schedule",
     "schedule_file",
+    envvar="AUTOSCHED_SHOW_SCHEDULE",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Show this schedule (JSON).",
@@ -100,7 +107,22 @@ def _named(
 ) -> Schedule | None:
     if schedule_file:
         return _read(schedule_file)
-    return assemble.best_schedule(log, task.workload, target) if log else None
+    return best_schedule(log, task.workload, target) if log else None
+
+
+def best_schedule(log: Path, workload: Workload, target: Target) -> Schedule:
+    """Return the best schedule of a log, a measured one before a predicted one.
+
+    Raises NothingLogged.
+    """
+    records = read(log).records
+    for predicted in (False, True):
+        record = best(records, predicted=predicted).get((workload.key, target.name))
+        if record is not None:
+            return Schedule.from_data(record.schedule)
+    raise NothingLogged(
+        f"{log} has no valid schedule of {workload.label or workload.key} for {target.name}"
+    )
 
 
 def _read(path: Path) -> Schedule:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 
-from measure.measurement import Failure
 from search_space.schedule import Schedule
 from search_space.steps import Open, Step
 
@@ -33,7 +32,7 @@ def duration(seconds: float) -> str:
     return f"{minutes}:{rest:02}" if minutes else f"{rest} s"
 
 
-def census(failures: Mapping[Failure, int]) -> str:
+def census(failures: Mapping[str, int]) -> str:
     """Write failures by kind, the commonest first: ``3 compile, 1 timeout``."""
     ordered = sorted(failures.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count} {kind}" for kind, count in ordered if count) or "none"
