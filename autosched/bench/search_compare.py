@@ -193,6 +193,8 @@ def table(data: Mapping[str, Any]) -> str:
     """Return one comparison as Markdown."""
     summary = data["summary"]
     lines = [f"## {data['workload']}", "", _verdict(summary), ""]
+    if data.get("predicted"):
+        lines += ["**Times are predicted by a model, not measured.**", ""]
     lines += [
         "| trials | guided, best so far (us) | random, best so far (us) |",
         "|---:|---:|---:|",
