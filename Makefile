@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check
 STAMP  := $(VENV)/.ready
 JOBS   ?= 2
 
@@ -20,17 +21,17 @@ setup: $(STAMP)  ## Make .venv with everything that the targets below need.
 $(STAMP): pyproject.toml
 ifeq ($(GPU),yes)
 	test -d $(VENV) || $(PYTHON) -m venv --system-site-packages $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[gpu]' --group dev
+	$(PIP) 'pip>=25.1'
+	$(PIP) -e '.[gpu]' 'numpy<2.4' --group dev
 else
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install -q --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install -q --disable-pip-version-check 'triton==3.6.*' 'numpy<2.4' xgboost-cpu
+	$(PIP) 'pip>=25.1'
+	$(PIP) torch==2.13.0
+	$(PIP) 'triton==3.6.*' 'numpy<2.4' xgboost-cpu
 	$(BIN)/python -c "$$LIST_DEPENDENCIES" > $(VENV)/dependencies.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check -r $(VENV)/dependencies.txt \
+	$(PIP) -r $(VENV)/dependencies.txt \
 	    'triton==3.6.*' 'numpy<2.4' hatchling editables --group dev
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) --no-deps --no-build-isolation -e .
 endif
 	touch $(STAMP)
 
@@ -43,8 +44,8 @@ endef
 export LIST_DEPENDENCIES
 
 tune: setup  ## Tune a matmul with what is here (a GPU, else the model of one) and load the result.
-	$(BIN)/autosched tune matmul:m=1024,n=1024,k=1024,dtype=float16 --device auto \
-	    --trials 64 --output tuned.jsonl
+	$(BIN)/autosched tune matmul:m=1024,n=1024,k=1024,dtype=float16 --effort quick -o tuned.jsonl
+	@$(BIN)/python -c 'import autosched; print(autosched.load("tuned.jsonl").summary())'
 
 test: setup lint  ## Everything that needs no GPU and little time.
 	$(BIN)/python -m pytest -m 'not gpu and not slow' -n $(JOBS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import click
 
 from autosched import assemble
 from autosched.assemble import Machine, Wishes
+from autosched.bench.contest import LIBRARIES
 from autosched.bench.device import open_bench
 from autosched.bench.row import Row
 from autosched.bench.run import Bench, Entry, Tuning, run
@@ -84,30 +85,35 @@ def command(
     GPU time alone, in turns, on fresh data. Without a GPU, times are predicted.
     """
     tasks = load(suite)
+    _check("workload", only, [task.id for task in tasks])
+    _check("baseline", against, LIBRARIES)
     machine = assemble.choose_machine(device, target)
     output.say(machine.reason)
     log = log or (Path("tuned.jsonl") if tune else None)
     flags = Flags(effort=effort, trials=trials, seed=seed)
     tuning = _tuning(output, machine, flags, log) if tune and log else None
-    try:
-        with open_bench(
-            Path(suite).stem if suite.endswith(SUFFIXES) else "inline",
-            target=machine.target,
-            device=machine.device,
-            log=log,
-            against=against,
-            tune=tuning,
-            date=datetime.now(UTC).date().isoformat(),
-            command=shlex.join(["autosched", *sys.argv[1:]]),
-            rounds=rounds,
-            seed=seed or 0,
-        ) as bench:
-            rows = _run(output, bench, tasks, only, out)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+    with open_bench(
+        Path(suite).stem if suite.endswith(SUFFIXES) else "inline",
+        target=machine.target,
+        device=machine.device,
+        log=log,
+        against=against,
+        tune=tuning,
+        date=datetime.now(UTC).date().isoformat(),
+        command=shlex.join(["autosched", *sys.argv[1:]]),
+        rounds=rounds,
+        seed=seed or 0,
+    ) as bench:
+        rows = _run(output, bench, tasks, only, out)
     if not output.json:
         output.table(_columns(against), [_cells(row, against) for row in rows])
         output.say(f"written to {out / bench.file_name} and the table beside it")
+
+
+def _check(what: str, names: Iterable[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise assemble.unknown(what, name, known)
 
 
 def _tuning(output: Output, machine: Machine, flags: Flags, log: Path) -> Callable[[Entry], Tuning]:

@@ -42,7 +42,7 @@ class View:
     round: int = 0
     progress: Progress | None = None
     best: str = ""
-    last_round: str = ""
+    last: RoundDone | None = None
 
 
 def advance(view: View, event: Event) -> View:
@@ -56,8 +56,8 @@ def advance(view: View, event: Event) -> View:
         case TrialDone(trial, candidate, _, improved, progress):
             best = f"{candidate.sketch.name}, trial {trial}" if improved else view.best
             return replace(view, progress=progress, best=best)
-        case RoundDone(number, progress):
-            return replace(view, progress=progress, last_round=round_line(view, number, progress))
+        case RoundDone(_, progress):
+            return replace(view, progress=progress, last=event)
         case FinalsStarted(entrants):
             return replace(view, phase=f"measuring the best {entrants} again, in turns")
         case FinalsDone(_):
@@ -66,10 +66,11 @@ def advance(view: View, event: Event) -> View:
             return replace(view, phase=f"stopped: {stopped}", progress=progress)
 
 
-def round_line(view: View, number: int, progress: Progress) -> str:
-    """Write a round as one line, for logs and for the eye."""
+def round_line(view: View, done: RoundDone) -> str:
+    """Write a round as one line."""
+    progress = done.progress
     parts = [
-        f"round {number}: {progress.trials}/{progress.total} trials",
+        f"round {done.round}: {progress.trials}/{progress.total} trials",
         f"best {best_text(view, progress)}",
         f"failed {sum(progress.failures.values())} ({wording.census(progress.failures)})"
         if progress.failures
@@ -112,8 +113,10 @@ def _rows(view: View) -> Iterator[tuple[str, str]]:
     yield "failed", wording.census(progress.failures)
     best = f", {view.best}" if view.best else ""
     yield "best", best_text(view, progress) + best
-    if view.last_round:
-        yield "last", view.last_round
+    if view.last:
+        then = view.last.progress
+        text = f"{view.last.round}, best {best_text(view, then)} at {then.trials} trials"
+        yield "last round", text
 
 
 @contextmanager
@@ -147,8 +150,8 @@ def _lines(view: View, say: Callable[[str], None]) -> Listener:
         match event:
             case RunStarted(_, _, trials):
                 say(f"{view.label} on {view.device}: {trials} trials")
-            case RoundDone(_, _):
-                say(view.last_round)
+            case RoundDone():
+                say(round_line(view, event))
             case FinalsStarted(_):
                 say(view.phase)
 

@@ -17,9 +17,10 @@ def microseconds(value_us: float) -> str:
 
 
 def interval(value: float, low: float, high: float, unit: str = "") -> str:
-    """Write a value and the ends of its 95 % confidence interval."""
+    """Write a value and the ends of its 95 % confidence interval, if these differ."""
     tail = f" {unit}" if unit else ""
-    return f"{value:.4g}{tail} [{low:.4g}, {high:.4g}]"
+    ends = "" if low == high else f" [{low:.4g}, {high:.4g}]"
+    return f"{value:.4g}{tail}{ends}"
 
 
 def duration(seconds: float) -> str:

@@ -26,6 +26,7 @@ def test_duration(seconds: float, text: str):
 def test_interval():
     assert wording.interval(0.98123, 0.97, 0.991) == "0.9812 [0.97, 0.991]"
     assert wording.interval(187.31, 186.9, 188, "us") == "187.3 us [186.9, 188]"
+    assert wording.interval(9.4, 9.4, 9.4, "us") == "9.4 us"
 
 
 def test_census_names_the_commonest_first_and_leaves_out_zeros():
