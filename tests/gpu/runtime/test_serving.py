@@ -132,7 +132,7 @@ def test_layouts_share_the_record_of_what_lies_in_memory(measured: Measured, log
         check(WORK, tuned.matmul(a, b.t()), [a, b.t()])
     padded = half(512, 320)[:, :256]
     offset = half(512 * 256 + 1)[1:].reshape(512, 256)
-    for odd in (padded, offset, a.flip(0), a[:1].expand(512, 256)):
+    for odd in (padded, offset, a[:1].expand(512, 256)):
         fresh = autosched.load(log(measured(WORK)), on_miss="error")
         with pytest.warns(CopyWarning, match="262144 bytes"):
             check(WORK, fresh.matmul(odd, b, trans_b=True), [odd, b.t()])
