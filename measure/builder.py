@@ -11,6 +11,7 @@ import queue
 import threading
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from types import TracebackType
 
 from measure.child import Child, Lost
@@ -20,6 +21,8 @@ from search_space.program import Program
 
 #: The compilers never run kernels, whatever this process does.
 _ENVIRONMENT: Mapping[str, str | None] = {"TRITON_INTERPRET": None, "OMP_NUM_THREADS": "1"}
+#: The process that times kernels goes before those that compile them.
+_NICENESS = 10
 _Job = tuple[Build | CompileText, "Future[Built | Failed | Texts]"]
 
 
@@ -97,7 +100,9 @@ class BuilderPool:
         return future
 
     def _work(self, slot: int) -> None:
-        """Serve jobs with a child of this thread's own until the pool closes."""
+        """Serve jobs with a child of this thread's own, started ahead, until the pool closes."""
+        with suppress(CancelledError):
+            self._child(slot)
         while (job := self._jobs.get()) is not None:
             request, future = job
             if self._closing.is_set():
@@ -124,7 +129,7 @@ class BuilderPool:
             if self._closing.is_set():
                 raise CancelledError
             if slot not in self._children:
-                self._children[slot] = Child(self._module, _ENVIRONMENT)
+                self._children[slot] = Child(self._module, _ENVIRONMENT, niceness=_NICENESS)
             return self._children[slot]
 
     def _drop(self, slot: int) -> None:

@@ -47,9 +47,18 @@ class ChildFault(RuntimeError):
 
 
 class Child:
-    """A running child that serves ``module.handle``. After ``Lost`` it is dead: start another."""
+    """A running child that serves ``module.handle``. After ``Lost`` it is dead: start another.
 
-    def __init__(self, module: str, environment: Mapping[str, str | None] | None = None) -> None:
+    ``environment`` changes variables (None removes); ``niceness`` lets others go first.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        environment: Mapping[str, str | None] | None = None,
+        *,
+        niceness: int = 0,
+    ) -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
         self._output = b""
         ours, theirs = socket.socketpair()
@@ -63,6 +72,7 @@ class Child:
                     module,
                     str(theirs.fileno()),
                     str(lifeline_read),
+                    str(niceness),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=self._stderr,
@@ -153,6 +163,12 @@ class Child:
         return f"{cause}: {last}" if last else cause
 
 
+def first_line(text: str) -> str:
+    """Return the first line of ``text`` that says something, shortened to 300 characters."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:300] if lines else ""
+
+
 def last_line(text: str) -> str:
     """Return the last line of ``text`` that says something, shortened to 300 characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip(" \t^~")]
@@ -198,8 +214,9 @@ def serve(channel: Channel, handle: Callable[[Any, Callable[[str], None]], Any])
         channel.send(reply)
 
 
-def main(module: str, channel_fd: int, lifeline_fd: int) -> None:
+def main(module: str, channel_fd: int, lifeline_fd: int, niceness: int) -> None:
     """Run as a child: guard, load ``module``, serve its ``handle``."""
+    os.nice(niceness)
     os.set_inheritable(channel_fd, False)
     os.set_inheritable(lifeline_fd, False)
     _guard(lifeline_fd, channel_fd)
@@ -208,4 +225,4 @@ def main(module: str, channel_fd: int, lifeline_fd: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], *map(int, sys.argv[2:5]))

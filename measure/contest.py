@@ -58,8 +58,7 @@ class Contest:
         return Rounds(rows, tuple(sorted(self._failures.items())))
 
     def _load(self, index: int) -> None:
-        program = self._request.programs[index]
-        self._launchers[index] = Launcher(program, self._session.device)
+        self._launchers[index] = self._session.load(self._request.programs[index])
 
     def _on_fresh_data(self, seed: int, rounds: int) -> None:
         session = self._session

@@ -36,8 +36,13 @@ class CudaDevice:
         self._target = target
         self._seed = seed
         seeds = (2 * seed, 2 * seed + 1)
-        self._runner = Runner(workload, target, device, seeds=seeds, timeout_s=timeout_s)
+        # The builders load while the worker takes the device.
         self._pool = BuilderPool(workers, timeout_s)
+        try:
+            self._runner = Runner(workload, target, device, seeds=seeds, timeout_s=timeout_s)
+        except BaseException:
+            self._pool.close()
+            raise
         self._pipeline = Pipeline(self._pool, target.triton_target, self._measure)
 
     @property

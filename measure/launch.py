@@ -70,7 +70,7 @@ class Launcher:
 
     def __init__(self, program: Program, device: torch.device | str | int) -> None:
         self.program = program
-        self.device = _indexed(torch.device(device))
+        self.device = indexed(torch.device(device))
         self._buffers = {buffer.name: buffer for buffer in program.buffers}
         self._kernels: list[Any]
         if compiler.interpreting():
@@ -171,7 +171,8 @@ def _stream(device: torch.device) -> int:
     return int(triton.runtime.driver.active.get_current_stream(device.index))
 
 
-def _indexed(device: torch.device) -> torch.device:
+def indexed(device: torch.device) -> torch.device:
+    """Return the device with its index: "cuda" is the current one."""
     if str(device) == "cuda":
         return torch.device("cuda", torch.cuda.current_device())
     return device

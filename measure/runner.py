@@ -116,6 +116,8 @@ class Runner:
                 return reply
             self.close()
             detail = reply.detail
+            if isinstance(reply, Failed):
+                break
         raise NoDevice(f"{self._open.device}: {detail}")
 
 

@@ -12,8 +12,10 @@ from statistics import median
 
 import torch
 import triton
+from triton.runtime.errors import OutOfResources
 
 from measure import verify
+from measure.build_worker import captured, explain
 from measure.floor import least_us
 from measure.gpu_timer import GpuTimer
 from measure.job import Open, Opened
@@ -34,6 +36,10 @@ class WrongResult(Exception):
 
 class NoGpu(Exception):
     """A CUDA device that torch does not find; the message says which are there."""
+
+
+class DoesNotCompile(Exception):
+    """A program that the compiler or the driver refuses; the message is one line."""
 
 
 class Session:
@@ -84,21 +90,28 @@ class Session:
 
     def check(self, program: Program) -> Evidence:
         """Run a program on every case and hold its outputs to the reference."""
-        launcher = Launcher(program, self.device)
-        evidence, _ = self._verified(launcher)
+        evidence, _ = self._verified(self.load(program))
         return evidence
 
     def measure(self, program: Program, abort_above_us: float | None) -> Timed:
         """Verify, time and verify again."""
         begun = time.monotonic()
-        launcher = Launcher(program, self.device)
-        evidence, call = self._verified(launcher)
+        evidence, call = self._verified(self.load(program))
         samples_us = self._samples(call, abort_above_us)
         error = self._still_right(call)
         timing = summarise(samples_us)
         self._check_possible(timing.latency_us)
         evidence = replace(evidence, max_error=max(evidence.max_error, error))
         return Timed(timing, None, evidence, 0.0, time.monotonic() - begun)
+
+    def load(self, program: Program) -> Launcher:
+        """Compile a program and put it on the device; raises DoesNotCompile."""
+        try:
+            return Launcher(program, self.device)
+        except (OutOfResources, BadArgument):
+            raise
+        except Exception as error:
+            raise DoesNotCompile(explain(error, captured())) from error
 
     def _verified(self, launcher: Launcher) -> tuple[Evidence, Call]:
         """Return the evidence and the call on the last case; raises WrongResult."""

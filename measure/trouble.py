@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import torch
-import triton
 from triton.runtime.errors import OutOfResources
 
-from measure.build_worker import captured, explain
+from measure.child import first_line
 from measure.launch import BadArgument
 from measure.measurement import Failed, Failure
-from measure.session import WrongResult
+from measure.session import DoesNotCompile, WrongResult
 
 
 def failure_of(error: BaseException) -> Failed:
@@ -18,14 +17,19 @@ def failure_of(error: BaseException) -> Failed:
         case WrongResult():
             return Failed(Failure.CORRECTNESS, str(error))
         case OutOfResources() | BadArgument():
-            return Failed(Failure.CONSTRAINTS, explain(error, ""))
+            return Failed(Failure.CONSTRAINTS, _brief(error))
         case torch.OutOfMemoryError():
             torch.cuda.empty_cache()
             return Failed(Failure.RUNTIME, "out of device memory")
-        case SyntaxError() | triton.CompilationError():
-            return Failed(Failure.COMPILE, explain(error, captured()))
+        case DoesNotCompile():
+            return Failed(Failure.COMPILE, str(error))
         case _:
-            return Failed(Failure.RUNTIME, explain(error, captured()))
+            return Failed(Failure.RUNTIME, _brief(error))
+
+
+def _brief(error: BaseException) -> str:
+    """Return the error's type and first line: CUDA's errors go on with advice."""
+    return f"{type(error).__name__}: {first_line(str(error))}"
 
 
 def healthy(device: torch.device) -> bool:

@@ -130,7 +130,7 @@ def _case(workload: Workload, name: str, inputs: list[torch.Tensor], *, exact: b
     expected = results[workload.output.name]
     allowance = tolerance(workload, inputs, results, exact=exact)
     if workload.output.dtype != "float64":
-        expected = expected.to(torch.float32)
+        expected = expected.to(torch.float32).contiguous()
     allowed = expected.abs().mul_(allowance.rtol).add_(allowance.atol)
     finite = bool(
         expected.to(TORCH_DTYPES[workload.output.dtype]).to(expected.dtype).isfinite().all()

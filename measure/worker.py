@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from measure.contest import Contest
-from measure.job import Broken, Compare, Measure, Open, Verify
+from measure.job import Broken, Compare, Measure, Open, Opened, Verify
 from measure.measurement import Failed, Failure
 from measure.session import NoGpu, Session
 from measure.trouble import failure_of, healthy
@@ -45,6 +45,15 @@ class Worker:
         if isinstance(request, Verify):
             return _attempt(session, lambda: session.check(request.program))
         return _attempt(session, lambda: session.measure(request.program, request.abort_above_us))
+
+    def _opened(self, request: Open) -> Opened | Failed:
+        self._session = None
+        try:
+            self._session = Session(request)
+        except (RuntimeError, AssertionError) as error:
+            # How torch says that there is no such device, or no memory left on it.
+            return failure_of(error)
+        return self._session.opened()
 
 
 def _attempt(

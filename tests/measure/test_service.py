@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import hand_kernels as kernels
 import pytest
+import torch
 
 from measure.fake_device import FakeDevice
 from measure.job import Build, Built, TritonTarget
@@ -210,6 +211,12 @@ def test_unknown_devices_are_named() -> None:
         open_service(WORKLOAD, H200, "tpu")
     with pytest.raises(NoDevice, match="prediction"):
         open_service(WORKLOAD, H200, "model")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_cuda_is_no_device() -> None:
+    with pytest.raises(NoDevice, match="cuda: "):
+        open_service(WORKLOAD, H200, "cuda", workers=1)
 
 
 def test_noise_is_the_same_for_the_same_program() -> None:
