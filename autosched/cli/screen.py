@@ -6,6 +6,7 @@ Draws on standard error, from events alone. Knows neither the search nor the dev
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -126,33 +127,31 @@ def screen(output: Output, library_us: float | None) -> Iterator[Listener]:
     if output.quiet:
         yield lambda _: None
     elif sys.stderr.isatty():
-        with Live(
-            table(view), console=console(sys.stderr), refresh_per_second=REFRESHES_PER_S
-        ) as live:
-            yield _live(view, live)
+        terminal = console(sys.stderr)
+        with Live(table(view), console=terminal, refresh_per_second=REFRESHES_PER_S) as live:
+            yield _listener(view, lambda after, _: live.update(table(after)))
     else:
-        yield _lines(view, output.say)
+        yield _listener(view, lambda after, event: _say_line(output, after, event))
 
 
-def _live(view: View, live: Live) -> Listener:
+def _listener(view: View, show: Callable[[View, Event], None]) -> Listener:
+    """Return what keeps the view up to date; events come from several threads."""
+    lock = threading.Lock()
+
     def listen(event: Event) -> None:
         nonlocal view
-        view = advance(view, event)
-        live.update(table(view))
+        with lock:
+            view = advance(view, event)
+            show(view, event)
 
     return listen
 
 
-def _lines(view: View, say: Callable[[str], None]) -> Listener:
-    def listen(event: Event) -> None:
-        nonlocal view
-        view = advance(view, event)
-        match event:
-            case RunStarted(_, _, trials):
-                say(f"{view.label} on {view.device}: {trials} trials")
-            case RoundDone():
-                say(round_line(view, event))
-            case FinalsStarted(_):
-                say(view.phase)
-
-    return listen
+def _say_line(output: Output, view: View, event: Event) -> None:
+    match event:
+        case RunStarted(_, _, trials):
+            output.say(f"{view.label} on {view.device}: {trials} trials")
+        case RoundDone():
+            output.say(round_line(view, event))
+        case FinalsStarted():
+            output.say(view.phase)
