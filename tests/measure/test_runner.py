@@ -34,7 +34,7 @@ def runner() -> Iterator[Runner]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))
         patch.setenv("OMP_NUM_THREADS", "1")
-        running = Runner(WORKLOAD, H200, "cpu", timeout_s=5, module="cpu_worker")
+        running = Runner(WORKLOAD, H200, "cpu", timeout_s=8, module="cpu_worker")
         yield running
         running.close()
 
@@ -70,7 +70,7 @@ HOSTILE = {
         Failure.RUNTIME,
         "was killed",
     ),
-    "endless": (in_kernel("[0 for _ in iter(int, 1)]"), Failure.TIMEOUT, "more than 5 s"),
+    "endless": (in_kernel("[0 for _ in iter(int, 1)]"), Failure.TIMEOUT, "more than 8 s"),
     "raises": (in_kernel("1 / 0"), Failure.RUNTIME, "division by zero"),
     "garbage": (in_kernel(GARBAGE), Failure.RUNTIME, "garbage"),
     "syntax": (program("def kernel(a, b, c:\n"), Failure.COMPILE, "SyntaxError"),
