@@ -1,6 +1,7 @@
 """Tests of the group: which exit code and which words a command comes to."""
 
 import errno
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,25 @@ def schema_raises(monkeypatch: pytest.MonkeyPatch):
 def test_help_names_every_command():
     text = run("--help").stdout
     assert [name for name in COMMANDS if f"\n  {name} " not in text] == []
+
+
+def options_of(command: click.Command) -> set[str]:
+    """The longest spelling of every option of a command and its subcommands."""
+    below = [command]
+    if isinstance(command, click.Group):
+        below = [command.commands[name] for name in command.commands]
+    found = [p for c in below for p in c.params if isinstance(p, click.Option)]
+    return {max(option.opts, key=len) for option in found}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_page_names_every_option(name: str):
+    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    (section,) = re.findall(rf"^### `{name}\b.*?(?=^##)", page, flags=re.DOTALL | re.MULTILINE)
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    common = {"--format", "--quiet", "--verbose"}
+    assert [o for o in options_of(command) - common if f"`{o}" not in section] == []
 
 
 def test_version():
