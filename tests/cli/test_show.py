@@ -93,7 +93,9 @@ def test_compiled_levels_need_no_gpu(level: str, target: str, sign: str):
 def test_a_level_that_a_target_lacks():
     result = show(SPEC, "--level", "ptx", "--target", "mi300x")
     assert result.exit_code == 2
-    assert "no ptx for mi300x; it has ttir, ttgir, llir, amdgcn" in result.stderr
+    assert result.stderr == (
+        "autosched: mi300x: level of kernel 'ptx' is not known; known: ttir, ttgir, llir, amdgcn\n"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "[", "[1]", '{"steps": [["Splat", {}]]}', "\xff"])
@@ -120,3 +122,14 @@ def test_an_unknown_target_names_the_nearest():
     result = show(SPEC, "--target", "h20")
     assert result.exit_code == 2
     assert "did you mean h200" in result.stderr
+
+
+def test_a_suite_is_shown_workload_by_workload(tmp_path: Path):
+    path = tmp_path / "two.yaml"
+    row = "    - {{id: {}, op: matmul, m: {}, n: 64, k: 64, dtype: float16}}\n"
+    rows = row.format("a", 64) + row.format("b", 32)
+    path.write_text(f"suite:\n  name: two\n  workloads:\n{rows}", encoding="utf-8")
+    lines = show(str(path), "--level", "te").stdout.splitlines()
+    assert [line for line in lines if line.startswith("#")] == ["# a", "# b"]
+    streamed = show(str(path), "--level", "te", "-f", "json").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in streamed] == ["a", "b"]
