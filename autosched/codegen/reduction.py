@@ -136,6 +136,21 @@ def serial_loops(scope: Scope, loops: tuple[str, ...]) -> Iterator[None]:
         yield
         return
     axis, extent = loops[0], scope.nest.extents[loops[0]]
-    kind = "tl.static_range" if axis in scope.nest.unrolled else "tl.range"
-    with scope.lines.block(f"for {axis} in {kind}({extent}):"), serial_loops(scope, loops[1:]):
+    header = f"tl.range({extent})"
+    if axis in scope.nest.unrolled:
+        header = f"tl.static_range({extent})"
+    elif _is_unrolled_at_a_cost(scope.nest, extent):
+        # The grid has one program along dimension 1: a factor that only we know.
+        header = f"tl.range({extent} * tl.num_programs(1))"
+    with scope.lines.block(f"for {axis} in {header}:"), serial_loops(scope, loops[1:]):
         yield
+
+
+def _is_unrolled_at_a_cost(nest: Nest, trips: int) -> bool:
+    """Whether the assembler would unroll a loop over pointers whole, seconds for nothing.
+
+    ptxas unrolls up to 64 known trips (13 s for a block of 64 x 256 x 16). Up to 16 the kernels
+    gain by it, beyond they do not: docs/adr/0002.
+    """
+    by_pointer = set(nest.cache_reads.values()) != {"descriptor"}
+    return by_pointer and 16 < trips <= 64

@@ -17,7 +17,7 @@ def kernel_part(A, B, partial):
     A_at = A + (k_part * 1024) + ((i1 * 4096)[:, None] + k1[None, :])
     B_at = B + (j0 * 262144 + k_part * 1024) + ((j1 * 4096)[None, :] + k1[:, None])
     acc = tl.zeros([16, 64], tl.float32)
-    for k0 in tl.range(32):
+    for k0 in tl.range(32 * tl.num_programs(1)):
         A_tile = tl.load(A_at + k0 * 32)
         B_tile = tl.load(B_at + k0 * 32)
         acc = tl.dot(A_tile, B_tile, acc)

@@ -17,7 +17,7 @@ def kernel_part(B, A, partial):
     B_at = B + (j0 * 262144 + k_part * 1024) + ((j1 * 4096)[:, None] + k1[None, :])
     A_at = A + (k_part * 1024) + ((i1 * 4096)[None, :] + k1[:, None])
     acc = tl.zeros([64, 16], tl.float32)
-    for k0 in tl.range(32):
+    for k0 in tl.range(32 * tl.num_programs(1)):
         B_tile = tl.load(B_at + k0 * 32)
         A_tile = tl.load(A_at + k0 * 32)
         acc = tl.dot(B_tile, A_tile, acc)
