@@ -105,7 +105,8 @@ def _origin(data: Data) -> list[str]:
     versions = ", ".join(f"{name} {value}" for name, value in data["versions"].items())
     machine = ", ".join(f"{name} {value}" for name, value in data["machine"].items())
     runs = data.get("runs") or [_run(data)]
-    commands = [f"    {run['command']}    # {run['date']}" for run in runs]
+    said = dict.fromkeys((run["command"], run["date"]) for run in runs)
+    commands = [f"    {command}    # {date}" for command, date in said]
     text = (
         "GPU time alone: medians of interleaved runs with a cold L2, with the 95 % interval of "
         "the median. Ratios are paired, above 1 where ours is faster. Roofline: the larger of "
