@@ -77,16 +77,22 @@ def machine(structure: Structure, target: Target) -> Machine:
     """Derive the rates of ``target`` for the arithmetic of ``structure``."""
     wide = OPERATIONS_PER_CLOCK.get(target.arch, 2048)
     clock_hz = target.operations_per_s["float16"] / (target.multiprocessors * wide)
-    peak = target.operations_per_s[structure.arithmetic]
+    peak = operations_per_s(target, structure.arithmetic)
+    measured = target.measured_operations_per_s.get(structure.arithmetic, peak)
     return Machine(
         clock_hz=clock_hz,
         operations_per_clock=peak / (target.multiprocessors * clock_hz),
-        sustained=target.measured_operations_per_s[structure.arithmetic] / peak,
+        sustained=measured / peak,
         memory_bytes_per_s=target.measured_memory_bytes_per_s,
         l2_bytes_per_s=L2_TO_MEMORY * target.memory_bytes_per_s,
         l2_kept_bytes=L2_KEPT * target.l2_bytes,
         launch_us=target.launch_us,
     )
+
+
+def operations_per_s(target: Target, arithmetic: str) -> float:
+    """Return the data sheet's rate; that of float32 for arithmetic that it does not list."""
+    return target.operations_per_s.get(arithmetic, target.operations_per_s["float32"])
 
 
 def roofline_us(workload: Workload, structure: Structure, target: Target) -> float:
@@ -95,5 +101,5 @@ def roofline_us(workload: Workload, structure: Structure, target: Target) -> flo
     ``max(operations / operations_per_s, compulsory_bytes / memory_bytes_per_s)``, both from the
     data sheet: a measurement below it is an error of measurement.
     """
-    operations_s = workload.operations / target.operations_per_s[structure.arithmetic]
+    operations_s = workload.operations / operations_per_s(target, structure.arithmetic)
     return 1e6 * max(operations_s, workload.compulsory_bytes / target.memory_bytes_per_s)

@@ -44,6 +44,8 @@ EXPOSED = 0.1
 #: Time that one more slice of a store costs, microseconds, and a program's last write.
 PART_US = 0.08
 DRAIN_US = 0.35
+#: Time for which the start of a program occupies a multiprocessor, microseconds.
+STARTED_US = 0.12
 #: Time that a persistent kernel takes to set out on its walk, microseconds.
 WALK_US = 0.15
 
@@ -71,14 +73,16 @@ def times(case: Case, rows: int) -> Times:
     unit = machine(case.structure, case.target)
     busy, turn = _turn_us(case, unit)
     start = rates.START_US[case.structure.load] + _latency_us(case, unit) + _load_us(case, unit)
+    store = _store_us(case, unit)
     compute = queued(case) * case.iterations * (busy + EXPOSED * (turn - busy))
-    alone = _multiprocessor_us(case, turn, start, _store_us(case, unit))
+    occupied = compute + queued(case) * (STARTED_US + store)
+    alone = _multiprocessor_us(case, turn, start, store)
     traffic = 1e6 * l2_bytes(case) / unit.l2_bytes_per_s
     memory = _hbm_us(case, unit)
     join, launch = _join_us(case, unit), _launch_us(case, unit)
     shared = _either(traffic, memory) + start + DRAIN_US
-    total = _either(np.maximum(alone, compute), shared) + join + launch
-    terms = (compute, alone, traffic, memory, join, launch, total)
+    total = _either(np.maximum(alone, occupied), shared) + join + launch
+    terms = (compute, np.maximum(alone, occupied), traffic, memory, join, launch, total)
     return Times(*(np.broadcast_to(np.asarray(term, float), (rows,)) for term in terms))
 
 
@@ -114,7 +118,7 @@ def _turn_us(case: Case, unit: Machine) -> tuple[Any, Any]:
 def _dot_rate(case: Case) -> Any:
     """Rate of the dot over the peak of its arithmetic."""
     s = case.structure
-    if s.arithmetic == "float32":
+    if s.arithmetic == "float32" or s.arithmetic not in case.target.operations_per_s:
         held = case.tile_m * case.tile_n / (32 * case.warps)
         return rates.PLAIN_DOT_RATE * held / (held + rates.PLAIN_DOT_HALF)
     narrow = case.a_bytes != 2

@@ -126,8 +126,14 @@ class Case:
     @property
     def wgmma(self) -> Number:
         """Whether the dot becomes wgmma: 64 rows and whole groups of four warps."""
-        able = "wgmma" in self.target.features and self.structure.arithmetic != "float32"
-        return able & (self.rows >= WGMMA_ROWS) & (self.warps % 4 == 0)
+        return self.wgmma_able & (self.rows >= WGMMA_ROWS) & (self.warps % 4 == 0)
+
+    @property
+    def wgmma_able(self) -> bool:
+        """Whether the target has wgmma for this arithmetic at all."""
+        arithmetic, target = self.structure.arithmetic, self.target
+        has_rate = arithmetic in target.operations_per_s and arithmetic != "float32"
+        return has_rate and "wgmma" in target.features
 
 
 def case_of(sketch: Sketch, choices: Mapping[str, Number], target: Target) -> Case:
@@ -276,8 +282,7 @@ def _idle_warps(case: Case) -> Number:
 
 
 def _half_wgmma(case: Case) -> Number:
-    able = "wgmma" in case.target.features and case.structure.arithmetic != "float32"
-    return able & (case.rows >= WGMMA_ROWS) & (case.warps % 4 != 0)
+    return case.wgmma_able & (case.rows >= WGMMA_ROWS) & (case.warps % 4 != 0)
 
 
 def _loads(case: Case) -> Number:

@@ -1,6 +1,6 @@
 """Search by a population bred for what a cost model predicts. Never measures.
 
-The first batch is the analytic model's best, spread over sketches and blocks, and random draws.
+The first batches are the analytic model's best, spread over sketches and blocks, and random draws.
 Later ones are bred from the best measured, the analytic best and fresh blood, and ranked by the
 model; a share polishes the neighbourhood of the best measured; a few are drawn at random.
 """
@@ -37,8 +37,10 @@ POLISHED, PARENTS = 4, 48
 BLOCK = ("tile_m", "tile_n", "tile_k", "split")
 #: The analytic model's best block shapes that are kept of every sketch to seed populations with.
 SHORTLIST = 64
-#: Share of the first batch from the analytic model; the rest are the best of draws of ``DRAWN``.
-ANALYTIC = 0.5
+#: The first batches are asked for before any outcome is known. Share of them from the analytic
+#: model; the rest are the best of draws of ``DRAWN``.
+BLIND = 2
+ANALYTIC = 0.6
 DRAWN = 4
 #: Sketches predicted to be within this factor of the best get a place in the first batch.
 WITHIN = 1.3
@@ -96,8 +98,8 @@ class EvolutionSearch:
             )
             self._model.fit(build(told, self._target))
             self._stale = False
-        first = not self._proposed
-        found = self._first(count, rng) if first else self._later(count, rng)
+        blind = not self._told and self._asked <= BLIND
+        found = self._first(count, rng) if blind else self._later(count, rng)
         return found + self._random(count - len(found), rng, 1)
 
     def _first(self, count: int, rng: Generator) -> list[Candidate]:

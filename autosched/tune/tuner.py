@@ -45,6 +45,8 @@ from search_space.target import Target
 
 #: Batches on their way at a time.
 OVERLAP = 2
+#: The first batches, proposed before any outcome is known, are this share of a whole one.
+FIRST_SHARE = 0.5
 #: A candidate slower than the incumbent by this factor is not timed to the end.
 ABORT_FACTOR = 3.0
 #: Times that a strategy is asked again in place of candidates whose program was known.
@@ -187,7 +189,7 @@ class _Search:
         """Ask for a batch of candidates whose programs are new, asking again for what is not."""
         batch = _Batch(self.rounds)
         self.rounds += 1
-        wanted = min(self.options.batch, self.options.trials - self.proposed)
+        wanted = min(self._batch_size(batch.round), self.options.trials - self.proposed)
         for _ in range(REFILLS):
             missing = wanted - len(batch.candidates) - len(batch.outcomes)
             asked = self.strategy.ask(missing) if missing else []
@@ -196,6 +198,10 @@ class _Search:
             if not asked:
                 break
         return batch
+
+    def _batch_size(self, round_: int) -> int:
+        share = FIRST_SHARE if round_ < OVERLAP else 1.0
+        return max(1, int(share * self.options.batch))
 
     def _admit(self, batch: _Batch, candidate: Candidate) -> None:
         """Give a candidate a number and its program; drop it if the program was tried."""

@@ -64,7 +64,7 @@ def test_the_first_batch_is_legal_and_spread(made: tuple) -> None:
         (c.sketch.name, *(c.choices.get(n) for n in ("tile_m", "tile_n", "tile_k", "split")))
         for c in analytic
     }
-    assert len(analytic) == len(blocks) == 16
+    assert len(analytic) == len(blocks) == 20
     assert analytic[0].score == max(c.score for c in batch)
     assert {c.origin for c in batch} == {"analytic", "random"}
 

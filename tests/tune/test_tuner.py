@@ -77,7 +77,8 @@ def test_what_is_asked_for_depends_on_outcomes_two_batches_back() -> None:
     strategy = Recording(RandomSearch(SKETCHES, H200, 0))
     run(strategy, trials=32)
     assert strategy.calls == [
-        *("ask 8", "ask 8", "tell 8", "ask 8", "tell 8", "ask 8", "tell 8", "tell 8")
+        *("ask 4", "ask 4", "tell 4", "ask 8", "tell 4", "ask 8", "tell 8", "ask 8"),
+        *("tell 8", "tell 8"),
     ]
 
 
@@ -196,10 +197,10 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path) -> None:
     with LogWriter(tmp_path / "log.jsonl") as log:
         result, _ = run(evolution(), log=log, events=interrupt)
     assert result.interrupted
-    assert len(result.trials) == 16  # the second batch was on its way
+    assert len(result.trials) == 8  # the second batch was on its way
     assert result.best is not None
     contents = read(tmp_path / "log.jsonl")
-    assert len(contents.trials) == 16
+    assert len(contents.trials) == 8
     assert isinstance(contents.records[-1], StopRecord)
     assert contents.records[-1].reason == "interrupted"
 
@@ -207,9 +208,9 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path) -> None:
 def test_an_illegal_schedule_is_a_failure_of_constraints() -> None:
     result, _ = run(Illegal(RandomSearch(SKETCHES, H200, 0)))
     refused = [t for t in result.trials if t.program is None]
-    assert len(refused) == 3
+    assert len(refused) == 4
     assert all(isinstance(t.measurement, Failed) for t in refused)
-    assert result.failures == {"constraints": 3}
+    assert result.failures == {"constraints": 4}
     assert len(result.trials) == 24
 
 
