@@ -43,6 +43,9 @@ VALIDITY_ROUNDS = 40
 #: nothing is said about failures.
 FEWEST_ROWS = 8
 FEWEST_OUTCOMES = 2
+#: Rows that are worth another thread: with fewer, threads wait for one another, and on cores that
+#: compilers share they wait for long.
+ROWS_PER_THREAD = 2000
 #: A candidate is never held to be less likely to work than this: log of it bounds the penalty.
 LEAST_VALIDITY = 0.02
 
@@ -59,7 +62,8 @@ class Prediction:
 class XGBoostModel:
     """Bags of boosted trees on the residual of the analytic model; equal seeds, equal bits.
 
-    ``threads`` bounds what fitting and scoring use, so that compilers keep their cores.
+    ``threads`` bounds what fitting and scoring use, so that compilers keep their cores; small
+    data take one.
     ``optimism`` is how many standard deviations over the bags a score adds to the mean.
     """
 
@@ -152,10 +156,11 @@ class XGBoostModel:
         params: dict[str, Any],
         rounds: int,
     ) -> Any:
+        threads = max(1, min(self._threads, len(table) // ROWS_PER_THREAD))
         rows = xgboost.QuantileDMatrix(
-            table, labels, weight=weights / weights.mean(), max_bin=64, nthread=self._threads
+            table, labels, weight=weights / weights.mean(), max_bin=64, nthread=threads
         )
-        held = {**params, "nthread": self._threads, "verbosity": 0}
+        held = {**params, "nthread": threads, "verbosity": 0}
         return xgboost.train(held, rows, num_boost_round=rounds)
 
 

@@ -107,7 +107,8 @@ def test_equal_seeds_give_equal_bits(model: str) -> None:
     np.testing.assert_array_equal(scores_of(first, TEST_ROWS), scores_of(second, TEST_ROWS))
 
 
-def test_threads_do_not_change_a_bit() -> None:
+def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cost_model.xgboost_model.ROWS_PER_THREAD", 20)
     one, two = XGBoostModel(0, threads=1, rounds=30), XGBoostModel(0, threads=2, rounds=30)
     for made in (one, two):
         made.fit(build(observe(60, 2), H200))
