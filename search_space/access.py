@@ -35,6 +35,19 @@ def renamed(stages: Sequence[Stage], old: str, new: str) -> tuple[Stage, ...]:
     return tuple(replace(stage, value=rewrite(stage.value, change)) for stage in stages)
 
 
+def reordered(
+    stages: Sequence[Stage], old: str, new: str, order: Sequence[int]
+) -> tuple[Stage, ...]:
+    """Return ``stages`` reading ``new``, whose dimensions are those of ``old`` in ``order``."""
+
+    def change(expr: Expr) -> Expr:
+        if isinstance(expr, Read) and expr.tensor == old:
+            return Read(new, tuple(expr.index[d] for d in order))
+        return expr
+
+    return tuple(replace(stage, value=rewrite(stage.value, change)) for stage in stages)
+
+
 def tile_axes_in(nest: Nest, index: Index) -> tuple[str, ...]:
     """Return the tile axes that occur in ``index``, sorted."""
     return tuple(sorted({name for name in axes_of(index) if name in nest.tile_axes}))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from search_space import access
+from search_space.dtype import size_bytes
 from search_space.expr import Affine, Read
 from search_space.index import Index, Quotient, Remainder, variable
 from search_space.nest import Nest, initial
@@ -24,6 +25,7 @@ from search_space.steps import (
     Fuse,
     Guard,
     Order,
+    Pack,
     Persist,
     Pipeline,
     Split,
@@ -35,7 +37,7 @@ from search_space.steps import (
     Vectorize,
     Warps,
 )
-from search_space.workload import Axis, Stage, Tensor, Workload
+from search_space.workload import Axis, Stage, Tensor, Workload, contiguous_strides
 
 __all__ = ["IllegalStep", "apply", "replay"]
 
@@ -58,11 +60,12 @@ def replay(workload: Workload, schedule: Schedule) -> tuple[Nest, ...]:
 
 
 def apply(nests: Sequence[Nest], step: Step) -> tuple[Nest, ...]:
-    """Apply one step to the nest that it names; a split reduction appends a nest."""
+    """Apply one step to the nest that it names; nests that it brings about are appended."""
     if step.nest >= len(nests):
         refuse(step, f"there is no nest {step.nest}, only {len(nests)}")
     before, nest, after = nests[: step.nest], nests[step.nest], nests[step.nest + 1 :]
-    return (*before, *_RULES[type(step)](nest, step), *after)
+    changed, *appended = _RULES[type(step)](nest, step)
+    return (*before, changed, *after, *appended)
 
 
 def _split(nest: Nest, step: Split) -> tuple[Nest, ...]:
@@ -175,6 +178,49 @@ def _cache_read(nest: Nest, step: CacheRead) -> tuple[Nest, ...]:
     return (replace(nest, cache_reads={**nest.cache_reads, step.tensor: step.via}),)
 
 
+def _pack(nest: Nest, step: Pack) -> tuple[Nest, ...]:
+    if step.tensor not in {t.name for t in nest.inputs}:
+        refuse(step, f"{step.tensor!r} is not read; inputs: {_names(nest.inputs)}")
+    _need_fresh(nest, step, step.into)
+    tensor = nest.tensor[step.tensor]
+    if sorted(step.order) != list(range(len(tensor.shape))):
+        refuse(step, f"{step.order} is no order of the {len(tensor.shape)} dimensions")
+    if step.row_bytes < 1 or step.row_bytes % size_bytes(tensor.dtype):
+        refuse(step, f"rows of whole {step.row_bytes} bytes hold no {tensor.dtype}")
+    copy = _packed_tensor(tensor, step)
+    changed = replace(
+        nest,
+        tensors=(*nest.tensors, copy),
+        statements=access.reordered(nest.statements, tensor.name, copy.name, step.order),
+        packed={**nest.packed, copy.name: tensor.name},
+    )
+    return changed, _packing(nest, step, tensor, copy)
+
+
+def _packed_tensor(tensor: Tensor, step: Pack) -> Tensor:
+    shape = tuple(tensor.shape[d] for d in step.order)
+    unit = step.row_bytes // size_bytes(tensor.dtype)
+    row = -(-shape[-1] // unit) * unit
+    strides = contiguous_strides((*shape[:-1], row))
+    return Tensor(step.into, shape, tensor.dtype, strides)
+
+
+def _packing(nest: Nest, step: Pack, tensor: Tensor, copy: Tensor) -> Nest:
+    """Return the nest that copies, one axis per dimension of the tensor."""
+    names = [f"d{n}" for n in range(len(tensor.shape))]
+    index = tuple(Affine.axis(name) for name in names)
+    into = tuple(index[d] for d in step.order)
+    return Nest(
+        name=f"{nest.name}_pack_{tensor.name}",
+        axes=tuple(Axis(n, e, "spatial") for n, e in zip(names, tensor.shape, strict=True)),
+        tensors=(tensor, copy),
+        intermediates=(),
+        statements=(Stage(copy.name, into, Read(tensor.name, index)),),
+        precision=nest.precision,
+        turn=-1,
+    )
+
+
 def _cache_write(nest: Nest, step: CacheWrite) -> tuple[Nest, ...]:
     parts = _integer(step, "parts", step.parts)
     last = nest.statements[-1]
@@ -253,6 +299,7 @@ def _join(nest: Nest, step: SplitReduction, parts: int) -> Nest:
     fresh = replace(
         initial_like(nest),
         name=f"{nest.name}_join",
+        turn=1,
         tensors=(*nest.tensors, workspace),
     )
     if step.via == "atomic":
@@ -355,6 +402,7 @@ _RULES: dict[type[Any], Callable[[Nest, Any], tuple[Nest, ...]]] = {
     Persist: _persist,
     Tile: _tile,
     Order: _order,
+    Pack: _pack,
     Guard: _guard,
     Vectorize: _vectorize,
     CacheRead: _cache_read,

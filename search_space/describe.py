@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from search_space import access
 from search_space.index import axes_of
-from search_space.nest import Nest
+from search_space.nest import Nest, Via
 from search_space.rules.role import Blocking, blocking, contraction
 from search_space.rules.variant import Variant, structure_of
 from search_space.sketch import Structure
@@ -34,15 +34,23 @@ def describe(workload: Workload, nests: Sequence[Nest]) -> Description | None:
     if isinstance(roles, str) or not nest.tensorized:
         return None
     blocks = blocking(workload, roles)
-    shared = len(nests) > 1
+    shared = any(later.turn > 0 for later in nests)
     variant = Variant(
-        load=nest.cache_reads.get(roles.a.tensor, "pointer"),
+        load=_load(nest, roles.a.tensor),
         store=nest.store,
         persistent=nest.persistent,
         split=("atomic" if nest.atomic else "workspace") if shared else None,
         swap=nest.swap,
+        pack_a=roles.a.tensor in nest.packed.values(),
+        pack_b=roles.b.tensor in nest.packed.values(),
     )
     return Description(structure_of(blocks, variant), _choices(nest, blocks, shared=shared))
+
+
+def _load(nest: Nest, tensor: str) -> Via:
+    """Return how a tensor, or its packed copy, comes on chip."""
+    names = [copy for copy, original in nest.packed.items() if original == tensor]
+    return nest.cache_reads.get(names[0] if names else tensor, "pointer")
 
 
 def _choices(nest: Nest, blocks: Blocking, *, shared: bool) -> dict[str, int]:

@@ -51,6 +51,10 @@ class Nest:
     parts: int = 1
     tensorized: bool = False
     swap: bool = False
+    #: Which turn the nest has among those of a schedule: packing is at -1, joining at 1.
+    turn: int = 0
+    #: The tensors that were packed, by the name of their packed copies.
+    packed: Mapping[str, str] = field(default_factory=dict)
     #: The store adds to what is there; its buffer must be zeroed before.
     atomic: bool = False
     stages: int = 1

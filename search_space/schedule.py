@@ -103,6 +103,8 @@ def _check(step: str, key: str, kind: str, value: Any) -> None:
         good = type(value) is int and 0 <= value <= LARGEST
     elif kind == "bool":
         good = type(value) is bool
+    elif kind == "tuple[int, ...]":
+        good = isinstance(value, list) and all(type(v) is int and 0 <= v < 16 for v in value)
     elif kind == "tuple[str, ...]":
         good = isinstance(value, list) and all(_is_name(v) for v in value)
     elif kind == "tuple[tuple[str, ...], ...]":

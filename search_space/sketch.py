@@ -68,6 +68,9 @@ class Structure:
     epilogue_calls: int
     #: Whether the product is computed transposed, with ``b`` as the first operand.
     swap: bool = False
+    #: Operands that are copied into another layout first, and the bytes read and written for it.
+    packs: int = 0
+    packed_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,21 @@ class CacheRead:
 
 
 @dataclass(frozen=True, slots=True)
+class Pack:
+    """Copy a tensor into a workspace first, its dimensions in ``order`` (outermost first) and its
+    rows padded to whole ``row_bytes``; a nest that runs before does the copying.
+
+    With the order that the tensor has, this is padding alone.
+    """
+
+    tensor: str
+    into: str
+    order: tuple[int, ...]
+    row_bytes: int = 16
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CacheWrite:
     """Write the output's tile by pointers or by a descriptor, in ``parts`` slices of its last
     dimension; an epilogue is evaluated slice by slice."""
@@ -198,6 +213,7 @@ Step = (
     | Guard
     | Vectorize
     | CacheRead
+    | Pack
     | CacheWrite
     | Tensorize
     | SplitReduction
@@ -217,6 +233,7 @@ STEPS: dict[str, type[Any]] = {
         Guard,
         Vectorize,
         CacheRead,
+        Pack,
         CacheWrite,
         Tensorize,
         SplitReduction,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autosched.codegen.block import prepare, store
+from autosched.codegen.block import load_text, prepare, store
 from autosched.codegen.dtype import TRITON_NAMES
 from autosched.codegen.reduction import widened
 from autosched.codegen.scope import Block, Scope, Space, placed
@@ -96,8 +96,27 @@ def _operand(scope: Scope, nest: Nest, read: Read, space: Space) -> Block:
 
 
 def _store(scope: Scope, nest: Nest, stage: Stage, space: Space) -> None:
-    value, output = _evaluate(scope, nest, stage, space), nest.tensor[stage.output]
+    output = nest.tensor[stage.output]
+    if _is_copy(scope, nest, stage):
+        _store_copy(scope, nest, stage, space)
+        return
+    value = _evaluate(scope, nest, stage, space)
     if output.dtype != nest.compute_dtype():
         value = f"{value}.to({TRITON_NAMES[output.dtype]})"
     tile = value if value.isidentifier() else scope.assign(f"{stage.output}_tile", unwrapped(value))
+    store(scope, nest, Read(stage.output, stage.index), tile, space)
+
+
+def _is_copy(scope: Scope, nest: Nest, stage: Stage) -> bool:
+    """Whether a statement moves elements as they are, from memory to memory."""
+    value = stage.value
+    if not isinstance(value, Read) or value.tensor in scope.blocks:
+        return False
+    return nest.tensor[value.tensor].dtype == nest.tensor[stage.output].dtype
+
+
+def _store_copy(scope: Scope, nest: Nest, stage: Stage, space: Space) -> None:
+    (read,) = reads(stage.value)
+    source = prepare(scope, nest, read, space)
+    tile = scope.assign(f"{stage.output}_tile", load_text(scope, nest, source))
     store(scope, nest, Read(stage.output, stage.index), tile, space)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autosched.codegen.grid import programs
 from autosched.codegen.kernel import write_kernel
 from autosched.codegen.promise import promises
@@ -23,7 +25,7 @@ def render(workload: Workload, schedule: Schedule, target: Target) -> Program:
     Raises:
         IllegalStep: a step that may not apply, or a nest left unfinished.
     """
-    nests = replay(workload, schedule)
+    nests = sorted(replay(workload, schedule), key=lambda nest: nest.turn)
     return Program(
         buffers=_buffers(workload, nests),
         kernels=tuple(_kernel(nest, target) for nest in nests),
@@ -45,10 +47,14 @@ def _kernel(nest: Nest, target: Target) -> Kernel:
     )
 
 
-def _buffers(workload: Workload, nests: tuple[Nest, ...]) -> tuple[Buffer, ...]:
+def _buffers(workload: Workload, nests: Sequence[Nest]) -> tuple[Buffer, ...]:
     return (
         *(_buffer(tensor, "input") for tensor in workload.inputs),
-        *(_buffer(nest.output, "workspace", zeroed=nest.atomic) for nest in nests[:-1]),
+        *(
+            _buffer(nest.output, "workspace", zeroed=nest.atomic)
+            for nest in nests
+            if nest.output.name != workload.output.name
+        ),
         _buffer(workload.output, "output"),
     )
 

@@ -8,14 +8,16 @@ serial loops, so any product of plain reads is covered.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from search_space import access
 from search_space.apply import IllegalStep, replay
 from search_space.dtype import size_bytes
 from search_space.expr import reads
 from search_space.rules.join import join_steps
+from search_space.rules.pack import packed_order, packing_steps, wants_packing
 from search_space.rules.role import Blocking, Contraction, blocking, contraction, extent_of
-from search_space.rules.variant import Variant, Via, structure_of
+from search_space.rules.variant import Variant, Via, k_major, structure_of
 from search_space.sketch import Choice, Sketch, fill
 from search_space.steps import (
     Bind,
@@ -25,6 +27,7 @@ from search_space.steps import (
     Guard,
     Open,
     Order,
+    Pack,
     Persist,
     Pipeline,
     Split,
@@ -55,11 +58,24 @@ def contraction_sketches(workload: Workload, target: Target) -> tuple[Sketch, ..
     if isinstance(roles, str):
         return roles
     blocks = blocking(workload, roles)
-    built = (_sketch(blocks, variant, target) for variant in _variants(roles, target))
+    built = (_sketch(blocks, variant, target) for variant in _variants(blocks, target))
     return tuple(sketch for sketch in built if _is_legal(sketch)) or "no variant is legal"
 
 
-def _variants(roles: Contraction, target: Target) -> Iterator[Variant]:
+def _variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
+    """Yield every way to build a contraction: as its operands lie, and with copies that let the
+    copy engine and the tensor cores take them."""
+    yield from _plain_variants(blocks.roles, target)
+    roles, a, b = blocks.roles, blocks.a, blocks.b
+    pack_a = wants_packing(blocks, a, k_major=k_major(a, roles.a, blocks.k))
+    pack_b = wants_packing(blocks, b, k_major=k_major(b, roles.b, blocks.k))
+    if pack_a or pack_b:
+        for variant in _plain_variants(roles, target):
+            if variant.load == "descriptor" or "tma" not in target.features:
+                yield replace(variant, pack_a=pack_a, pack_b=pack_b)
+
+
+def _plain_variants(roles: Contraction, target: Target) -> Iterator[Variant]:
     moves: list[tuple[Via, Via]] = [("pointer", "pointer")]
     if "tma" in target.features:
         moves += [("descriptor", "descriptor"), ("descriptor", "pointer")]
@@ -127,7 +143,7 @@ def _steps(blocks: Blocking, variant: Variant, target: Target) -> Iterator[Step]
     if variant.persistent:
         yield Persist(target.multiprocessors, Open("ctas"))
     yield Order((loop,))
-    yield from _data_steps(blocks, variant, inner)
+    yield from _data_steps(blocks, variant, inner, first_pack=2 if variant.split else 1)
     yield Tensorize(swap=variant.swap)
     yield CacheWrite(variant.store, Open("parts") if _has_parts(variant) else 1)
     yield Pipeline(Open("stages"))
@@ -136,18 +152,31 @@ def _steps(blocks: Blocking, variant: Variant, target: Target) -> Iterator[Step]
         yield from join_steps(blocks, target)
 
 
-def _data_steps(blocks: Blocking, variant: Variant, inner: dict[Axis, str]) -> Iterator[Step]:
+def _data_steps(
+    blocks: Blocking, variant: Variant, inner: dict[Axis, str], first_pack: int
+) -> Iterator[Step]:
     roles, pointers = blocks.roles, variant.load == "pointer"
     if pointers:
         yield Guard(blocks.m.name, "wrap")
         yield Guard(blocks.n.name, "wrap")
-    sides = ((blocks.a, roles.a, blocks.m), (blocks.b, roles.b, blocks.n))
-    for tensor, read, spatial in sides:
-        yield CacheRead(tensor.name, variant.load)
-        width = access.row_bytes(tensor) // size_bytes(tensor.dtype)
-        row = next((x for x in (spatial, blocks.k) if read.index[-1].single == x.name), None)
-        if pointers and row and width > 1:
-            yield Vectorize(tensor.name, inner[row], width)
+    nest = first_pack
+    for tensor, read, spatial, is_packed in (
+        (blocks.a, roles.a, blocks.m, variant.pack_a),
+        (blocks.b, roles.b, blocks.n, variant.pack_b),
+    ):
+        name, row, row_bytes = tensor.name, read.index[-1].single, access.row_bytes(tensor)
+        if is_packed:
+            k_dimension = [form.single for form in read.index].index(blocks.k.name)
+            order = packed_order(blocks, tensor, k_dimension)
+            name, row, row_bytes = blocks.fresh(f"{name}_packed"), read.index[order[-1]].single, 16
+            yield Pack(tensor.name, name, order)
+            yield from packing_steps(tensor, order, nest)
+            nest += 1
+        yield CacheRead(name, variant.load)
+        width = row_bytes // size_bytes(tensor.dtype)
+        along = next((axis for axis in (spatial, blocks.k) if axis.name == row), None)
+        if pointers and along and width > 1:
+            yield Vectorize(name, inner[along], width)
     if variant.store == "descriptor":
         for name in _block_inputs(blocks):
             yield CacheRead(name, "descriptor")

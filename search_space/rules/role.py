@@ -100,8 +100,11 @@ class Blocking:
 
     def name(self, axis: Axis, suffix: str) -> str:
         """Return a name for what becomes of ``axis`` that nothing in the workload bears."""
+        return self.fresh(f"{axis.name}{suffix}")
+
+    def fresh(self, name: str) -> str:
+        """Return ``name``, lengthened if something in the workload bears it."""
         taken = {*self.workload.extents, *self.workload.tensors}
-        name = f"{axis.name}{suffix}"
         while name in taken:
             name = f"{name}_"
         return name

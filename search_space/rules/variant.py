@@ -7,6 +7,7 @@ from typing import Literal
 
 from search_space import access
 from search_space.expr import Call, Read, reads, walk
+from search_space.rules.pack import wants_k_major
 from search_space.rules.role import Blocking, extent_of
 from search_space.sketch import Structure
 from search_space.workload import Axis, Tensor
@@ -24,12 +25,15 @@ class Variant:
     persistent: bool = False
     split: Share | None = None
     swap: bool = False
+    pack_a: bool = False
+    pack_b: bool = False
 
     @property
     def name(self) -> str:
         """The sketch's name: what differs from the plainest variant."""
         words = ["contraction", self.load]
         words += ["direct"] if self.load == "descriptor" and self.store == "pointer" else []
+        words += ["packed"] if self.pack_a or self.pack_b else []
         words += ["swapped"] if self.swap else []
         words += ["persistent"] if self.persistent else []
         words += ["split", self.split] if self.split else []
@@ -53,10 +57,12 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         accumulator_dtype=workload.tensors[workload.stages[0].output].dtype,
         output_dtype=workload.output.dtype,
         arithmetic=float32 if a.dtype == "float32" else a.dtype,
-        a_k_major=_runs_along(a, blocks.roles.a, blocks.k),
-        b_k_major=_runs_along(b, blocks.roles.b, blocks.k),
-        a_row_bytes=access.row_bytes(a),
-        b_row_bytes=access.row_bytes(b),
+        a_k_major=k_major(a, blocks.roles.a, blocks.k)
+        or (variant.pack_a and wants_k_major(blocks, a)),
+        b_k_major=k_major(b, blocks.roles.b, blocks.k)
+        or (variant.pack_b and wants_k_major(blocks, b)),
+        a_row_bytes=16 if variant.pack_a else access.row_bytes(a),
+        b_row_bytes=16 if variant.pack_b else access.row_bytes(b),
         output_row_bytes=access.row_bytes(workload.output),
         load=variant.load,
         store=variant.store,
@@ -65,8 +71,11 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         epilogue_bytes=sum(t.size_bytes for t in workload.inputs if t.name in extra),
         epilogue_calls=len(list(calls)),
         swap=variant.swap,
+        packs=variant.pack_a + variant.pack_b,
+        packed_bytes=2 * (variant.pack_a * a.size_bytes + variant.pack_b * b.size_bytes),
     )
 
 
-def _runs_along(tensor: Tensor, read: Read, axis: Axis) -> bool:
+def k_major(tensor: Tensor, read: Read, axis: Axis) -> bool:
+    """Whether ``axis`` runs along the rows of ``tensor``."""
     return tensor.strides[-1] == 1 and read.index[-1].single == axis.name

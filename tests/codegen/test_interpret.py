@@ -84,6 +84,28 @@ def test_shared_reductions(via: str, schedules, h200) -> None:
         assert_right(workload, schedule, h200)
 
 
+@pytest.mark.parametrize(
+    "workload",
+    [
+        operators.matmul(70, 35, 100, dtype="float16", epilogue=("bias",)),
+        operators.matmul(43, 48, 60, dtype="float16", trans_a=True),
+        operators.matmul(40, 56, 80, dtype="float32", precision="tf32"),
+        operators.batch_matmul(3, 37, 37, 64, dtype="float16"),
+        operators.matmul(33, 19, 1030, dtype="float16"),
+    ],
+    ids=lambda workload: workload.label,
+)
+def test_operands_packed_first(workload: Workload, schedules, h200) -> None:
+    packed = [
+        (sketch, schedule)
+        for sketch, schedule in schedules.random_legal(workload, h200, random.Random(3))
+        if sketch.structure.packs
+    ]
+    assert len(packed) >= 3
+    for _, schedule in packed:
+        assert_right(workload, schedule, h200)
+
+
 @pytest.mark.parametrize("trans_b", [False, True])
 def test_batches(trans_b: bool, schedules, h200) -> None:
     workload = operators.batch_matmul(

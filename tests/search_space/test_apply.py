@@ -4,6 +4,7 @@ import pytest
 
 from autosched.te import operators
 from search_space.apply import IllegalStep, apply, replay
+from search_space.expr import reads
 from search_space.index import Index, Var, variable
 from search_space.nest import Nest, initial
 from search_space.schedule import Schedule
@@ -14,6 +15,7 @@ from search_space.steps import (
     Fuse,
     Guard,
     Order,
+    Pack,
     Persist,
     Pipeline,
     Split,
@@ -111,6 +113,24 @@ def test_uneven_parts_overhang() -> None:
     assert first.overhangs == ("k",)
 
 
+def test_pack_appends_the_nest_that_copies_and_reads_the_copy() -> None:
+    main, copy = after(Pack("A", "A2", (1, 0)), workload=matmul(n=700))
+    assert main.tensor["A2"].shape == (256, 100)
+    assert main.tensor["A2"].strides == (104, 1)
+    assert [read.tensor for read in reads(main.statements[0].value)] == ["A2", "B"]
+    assert (copy.turn, main.turn) == (-1, 0)
+    assert copy.output == main.tensor["A2"]
+
+
+def test_nests_keep_their_numbers_as_others_are_appended() -> None:
+    nests = after(
+        Pack("A", "A2", (0, 1)),
+        SplitReduction("k", "kp", "kr", 4, "workspace", 32),
+        Pack("B", "B2", (0, 1)),
+    )
+    assert [nest.turn for nest in nests] == [0, -1, 1, -1]
+
+
 def test_a_finished_schedule_replays() -> None:
     (nest,) = replay(matmul(), Schedule(DONE))
     assert nest.swizzle == 4
@@ -158,6 +178,10 @@ REFUSALS = [
         (*TILED, CacheWrite("pointer", 16)),
         "CacheWrite: 16 parts of 64 columns: want a power of two, 8 columns or more",
     ),
+    ((Pack("C", "D", (0, 1)),), "Pack: 'C' is not read; inputs: A, B"),
+    ((Pack("A", "B", (0, 1)),), "Pack: the name 'B' is taken"),
+    ((Pack("A", "D", (0, 0)),), "Pack: (0, 0) is no order of the 2 dimensions"),
+    ((Pack("A", "D", (0, 1), 5),), "Pack: rows of whole 5 bytes hold no float16"),
     ((Tensorize(),), "Tensorize: a product takes three tile groups, there are 0"),
     (
         (SplitReduction("i", "a", "b", 2, "atomic", 16),),

@@ -52,10 +52,19 @@ def test_a_large_aligned_matmul_has_every_way_to_move_data() -> None:
     }
 
 
-def test_rows_of_700_leave_pointers_alone() -> None:
+def test_rows_of_700_are_read_by_pointers_or_packed_first() -> None:
     found = names(operators.matmul(5124, 700, 2048, dtype="float16"))
     assert "contraction.pointer" in found
-    assert not any("descriptor" in name for name in found)
+    assert "contraction.descriptor.direct.packed" in found
+    assert all("packed" in name for name in found if "descriptor" in name)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3", "int8"])
+def test_narrow_operands_are_packed_with_k_contiguous(name: str) -> None:
+    workload = operators.matmul(256, 256, 256, dtype=name)
+    packed = [sketch for sketch in sketches(workload, H200) if sketch.structure.packs]
+    assert packed
+    assert all(sketch.structure.b_k_major for sketch in packed)
 
 
 def test_long_reductions_over_few_blocks_are_shared() -> None:

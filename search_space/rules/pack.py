@@ -1,0 +1,60 @@
+"""Copies that come before a contraction: which operands want one, and how it runs.
+
+A copy leaves no choices open: it moves each byte twice, and blocks of a few thousand elements
+keep memory busy whatever the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from search_space import access
+from search_space.dtype import size_bytes
+from search_space.rules.role import Blocking
+from search_space.steps import Bind, Split, Step, Tile, Warps
+from search_space.workload import Tensor
+
+#: Elements of a block along rows that stay rows, and the sides of a block that is transposed.
+ROW, BLOCK, SQUARE = 512, 4096, 64
+
+
+def wants_packing(blocks: Blocking, tensor: Tensor, *, k_major: bool) -> bool:
+    """Whether the copy engine or the tensor cores cannot take ``tensor`` as it lies: its rows
+    are not whole 16 bytes, or K is not contiguous where operands of the dtype must have it so."""
+    return access.row_bytes(tensor) < 16 or (wants_k_major(blocks, tensor) and not k_major)
+
+
+def wants_k_major(blocks: Blocking, tensor: Tensor) -> bool:
+    """Whether wgmma reads operands of this dtype with K contiguous alone (PTX ISA: only 16-bit
+    types may be transposed in shared memory)."""
+    is_tf32 = tensor.dtype == "float32" and blocks.workload.precision == "tf32"
+    return is_tf32 or size_bytes(tensor.dtype) == 1
+
+
+def packed_order(blocks: Blocking, tensor: Tensor, k_dimension: int) -> tuple[int, ...]:
+    """Return the order of the packed copy: as it lies, or with K last where that is wanted."""
+    dimensions = tuple(range(len(tensor.shape)))
+    if not wants_k_major(blocks, tensor):
+        return dimensions
+    return (*(d for d in dimensions if d != k_dimension), k_dimension)
+
+
+def packing_steps(tensor: Tensor, order: tuple[int, ...], nest: int) -> Iterator[Step]:
+    """Yield the steps of the nest that copies: its axes are d0, d1, ... by dimension."""
+    last = order[-1]
+    *outer, beside = [d for d in range(len(tensor.shape)) if d != last]
+    is_transposed = last != len(tensor.shape) - 1
+    if is_transposed:
+        beside = len(tensor.shape) - 1
+        outer = [d for d in range(len(tensor.shape)) if d not in (last, beside)]
+    width = SQUARE if is_transposed else min(ROW, _covering(tensor.shape[last]))
+    height = SQUARE if is_transposed else min(BLOCK // width, _covering(tensor.shape[beside]))
+    yield Split(f"d{last}", f"d{last}o", f"d{last}i", width, nest)
+    yield Split(f"d{beside}", f"d{beside}o", f"d{beside}i", height, nest)
+    yield Tile(((f"d{beside}i",), (f"d{last}i",)), nest)
+    yield Bind((*(f"d{d}" for d in outer), f"d{beside}o", f"d{last}o"), nest=nest)
+    yield Warps(4, nest)
+
+
+def _covering(extent: int) -> int:
+    return 1 << max(0, extent - 1).bit_length()
