@@ -288,7 +288,7 @@ FEATURES: tuple[Feature, ...] = (
     _time("multiprocessor", "all of the busiest multiprocessor, latency exposed, microseconds"),
     _time("l2", "l2_bytes / rate of L2, microseconds"),
     _time("hbm", "hbm_bytes / rate of memory by bytes in flight, microseconds"),
-    _time("join", "passes around a split reduction, microseconds; NaN without one"),
+    _time("join", "passes that pack operands or join parts, microseconds; NaN without any"),
     _time("launch", "launches, microseconds"),
     _time("total", "all of them joined, microseconds"),
     Feature(
@@ -311,6 +311,7 @@ FEATURES: tuple[Feature, ...] = (
     _flag("persistent", "the kernel is persistent", lambda c: c.structure.persistent),
     _flag("workspace", "split by workspace", lambda c: c.structure.split == "workspace"),
     _flag("atomic", "split by atomics", lambda c: c.structure.split == "atomic"),
+    Feature("packs", "operands", "operands packed first", lambda v: v.case.structure.packs),
     _flag("swap", "the dot is computed transposed", lambda c: c.structure.swap),
     _flag("a_k_major", "a is contiguous along k", lambda c: c.structure.a_k_major),
     _flag("b_k_major", "b is contiguous along k", lambda c: c.structure.b_k_major),

@@ -44,6 +44,10 @@ EXPOSED = 0.1
 #: Time that one more slice of a store costs, microseconds, and a program's last write.
 PART_US = 0.08
 DRAIN_US = 0.35
+#: Time that a pass of plain loads and stores takes beside moving its bytes, microseconds.
+PASS_US = 0.85
+#: Rate of packing over that of a copy: rows that need it are read in narrow pieces.
+PACKING = 0.5
 #: Time for which the start of a program occupies a multiprocessor, microseconds.
 STARTED_US = 0.12
 #: Time that a persistent kernel takes to set out on its walk, microseconds.
@@ -56,7 +60,7 @@ class Times:
 
     ``compute`` is the dots of the busiest multiprocessor, ``multiprocessor`` all it does with
     latency exposed; ``l2`` and ``hbm`` are traffic of the whole device; ``join`` is the passes
-    around a split reduction; ``launch`` the launches.
+    around the main kernel, packing and joining; ``launch`` the launches.
     """
 
     compute_us: Column
@@ -209,16 +213,27 @@ def _hbm_us(case: Case, unit: Machine) -> Any:
 
 
 def _join_us(case: Case, unit: Machine) -> Any:
-    """Time of the passes around a split reduction: partial sums through L2, or memory."""
+    """Time of the passes around the main kernel: packing before it, joining parts after it."""
+    return _packing_us(case, unit) + _joining_us(case, unit)
+
+
+def _packing_us(case: Case, unit: Machine) -> float:
+    """Time to copy operands into another layout: through memory, one pass an operand."""
+    s = case.structure
+    return 1e6 * s.packed_bytes / (PACKING * unit.memory_bytes_per_s) + s.packs * PASS_US
+
+
+def _joining_us(case: Case, unit: Machine) -> Any:
+    """Time to join the parts of a split reduction: sums through L2, or memory if they are many."""
     if case.structure.split == "none":
         return 0.0
     moved = split_bytes(case)
     fits = moved < unit.l2_kept_bytes
     rate = np.where(fits, unit.l2_bytes_per_s / 2, unit.memory_bytes_per_s)
-    latency = rates.START_US["pointer"] + rates.L2_LATENCY_US["pointer"]
-    return 1e6 * (moved + output_bytes(case)) / rate + latency
+    return 1e6 * (moved + output_bytes(case)) / rate + PASS_US
 
 
 def _launch_us(case: Case, unit: Machine) -> float:
-    kernels = {"none": 1, "workspace": 2, "atomic": 3}[case.structure.split]
+    s = case.structure
+    kernels = {"none": 1, "workspace": 2, "atomic": 3}[s.split] + s.packs
     return unit.launch_us * (1 + rates.NEXT_KERNEL * (kernels - 1))
