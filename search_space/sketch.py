@@ -51,8 +51,8 @@ class Structure:
     b_dtype: str
     accumulator_dtype: str
     output_dtype: str
-    #: "float16", "bfloat16", "float8_e4m3", "int8", "tf32" or "float32" (ieee, no tensor core):
-    #: the key of the target's rates.
+    #: The key of the target's rates: "float16", "bfloat16", "float8_e4m3", "int8", "tf32",
+    #: "tf32x3"; "float32" and "float8_ieee" run without wgmma.
     arithmetic: str
     a_k_major: bool
     b_k_major: bool

@@ -16,9 +16,12 @@ from search_space.expr import Affine, Call, Cast, Const, Expr, Read, reads, walk
 
 AxisKind = Literal["spatial", "reduction"]
 Reducer = Literal["sum", "max"]
-#: How products of float32 values are formed. 16-bit operands are exact in every mode ("ieee").
-Precision = Literal["ieee", "tf32"]
-PRECISIONS: tuple[Precision, ...] = ("ieee", "tf32")
+#: How products are formed and summed. "ieee": exactly, summed in float32; what 16-bit operands
+#: always get. "tf32" rounds float32 operands to 11 bits; "tf32x3" makes three such products of
+#: their high and low parts. "fast" sums products of float8 in the tensor core's own narrower
+#: accumulator, as vendor libraries do by default.
+Precision = Literal["ieee", "tf32", "tf32x3", "fast"]
+PRECISIONS: tuple[Precision, ...] = ("ieee", "tf32", "tf32x3", "fast")
 
 
 @dataclass(frozen=True, slots=True)

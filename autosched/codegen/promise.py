@@ -5,6 +5,7 @@ from __future__ import annotations
 from autosched.codegen.kernel import Body
 from search_space import access
 from search_space.dtype import size_bytes
+from search_space.expr import reads
 from search_space.nest import Nest
 from search_space.program import DescriptorArgument
 from search_space.target import Target
@@ -31,7 +32,11 @@ def _is_ieee(nest: Nest) -> bool:
 
 
 def _fits_wgmma(nest: Nest, target: Target) -> bool:
-    """Whether Triton picks wgmma: 64 rows or more, and four warps or more."""
+    """Whether Triton picks wgmma: 64 rows or more, four warps or more, and sums of float8
+    products that may stay in the tensor core's own accumulator."""
+    dtypes = {nest.tensor[r.tensor].dtype for r in reads(nest.statements[0].value)}
+    if "float8_e4m3" in dtypes and nest.precision != "fast":
+        return False
     rows = access.store_groups(nest)[-1 if nest.swap else -2]
     return "wgmma" in target.features and nest.group_extent(rows) >= 64 and nest.warps >= 4
 

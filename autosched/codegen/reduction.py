@@ -41,11 +41,18 @@ def _write_dot(scope: Scope, stage: Stage, operands: tuple[Read, Read]) -> None:
     scope.lines.add(f"{stage.output} = {_identity(nest, stage, space)}")
     with serial_loops(scope, _loops_of(nest, stage)):
         tiles = [_loaded(scope, source) for source in sources]
-        is_float32 = nest.tensor[first.tensor].dtype == "float32"
-        mode = f', input_precision="{nest.precision}"' if is_float32 else ""
-        out = ", out_dtype=tl.int32" if nest.tensor[stage.output].dtype == "int32" else ""
-        call = f"tl.dot({tiles[0]}, {tiles[1]}, {stage.output}{mode}{out})"
+        mode = _dot_mode(nest, nest.tensor[first.tensor].dtype)
+        call = f"tl.dot({tiles[0]}, {tiles[1]}, {stage.output}{mode})"
         scope.lines.add(f"{stage.output} = {call}")
+
+
+def _dot_mode(nest: Nest, dtype: str) -> str:
+    """Return the arguments that say how products of ``dtype`` are formed and summed."""
+    if dtype == "float32":
+        return f', input_precision="{nest.precision}"'
+    if dtype == "float8_e4m3" and nest.precision != "fast":
+        return ", max_num_imprecise_acc=0"
+    return ", out_dtype=tl.int32" if dtype == "int8" else ""
 
 
 def _spatial_group(nest: Nest, operand: Read) -> int:

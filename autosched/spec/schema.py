@@ -19,9 +19,14 @@ Stride = Annotated[int, Field(ge=0, le=LARGEST)]
 Alignment = Annotated[int, Field(ge=1, le=256)]
 DtypeName = Literal["float16", "bfloat16", "float32", "float64", "float8_e4m3", "int8", "int32"]
 OperandDtype = Literal["float16", "bfloat16", "float32", "float8_e4m3", "int8"]
-PrecisionName = Literal["ieee", "tf32"]
+PrecisionName = Literal["ieee", "tf32", "tf32x3", "fast"]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
-_EPILOGUE = {"pattern": r"^(bias|residual|relu|gelu|gelu_tanh|silu|scale:[-+0-9.eE]+)$"}
+_EPILOGUE = {
+    "pattern": (
+        r"^(bias|residual|scale_a|scale_b|row_scale|column_scale|relu|gelu|gelu_tanh|silu"
+        r"|scale:[-+0-9.eE]+)$"
+    )
+}
 Epilogue = Annotated[str, Field(json_schema_extra=_EPILOGUE)]
 
 
@@ -45,7 +50,9 @@ class MatmulFields(_Labelled):
     out_dtype: DtypeName | None = None
     trans_a: bool = False
     trans_b: bool = False
-    precision: PrecisionName = Field("ieee", description="products of float32: exact or tf32")
+    precision: PrecisionName = Field(
+        "ieee", description="float32: ieee, tf32 or tf32x3; float8: ieee or fast"
+    )
     epilogue: list[Epilogue] = Field(default_factory=list)
 
     def workload(self) -> Workload:

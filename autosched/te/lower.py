@@ -63,18 +63,20 @@ def workload(
 
 
 def with_precision(workload: Workload, precision: Precision) -> Workload:
-    """Return ``workload`` with products of float32 formed another way: another key.
+    """Return ``workload`` with products formed another way: another key.
 
-    "tf32" is refused where there are no such products; raises IllegalExpression.
+    "tf32" and "tf32x3" are refused where nothing of float32 is multiplied, "fast" where nothing
+    of float8_e4m3 is; raises IllegalExpression.
     """
     if precision not in PRECISIONS:
         raise IllegalExpression(
             f"precision {str(precision)[:40]!r} is unknown; known: {', '.join(PRECISIONS)}",
             ("precision",),
         )
-    if precision == "tf32" and not _multiplies_float32(workload):
+    about = {"tf32": "float32", "tf32x3": "float32", "fast": "float8_e4m3"}.get(precision)
+    if about and not _multiplies(workload, about):
         raise IllegalExpression(
-            "precision tf32 is about products of float32 inputs, and there are none",
+            f"precision {precision} is about products of {about} inputs, and there are none",
             ("precision",),
         )
     return replace(workload, precision=precision)
@@ -233,11 +235,11 @@ def _computed_as_int(result: Workload) -> bool:
     return all(DTYPES[dtype].kind == "int" for dtype in dtypes)
 
 
-def _multiplies_float32(result: Workload) -> bool:
+def _multiplies(result: Workload, dtype: str) -> bool:
     tensors = result.tensors
     return any(
         stage.reducer == "sum"
         and any(isinstance(node, Call) and node.function == "mul" for node in walk(stage.value))
-        and any(tensors[read.tensor].dtype == "float32" for read in reads(stage.value))
+        and any(tensors[read.tensor].dtype == dtype for read in reads(stage.value))
         for stage in result.stages
     )

@@ -27,7 +27,10 @@ ELEMENTWISE: dict[str, Callable[[Value], Value]] = {
     "gelu_tanh": function.gelu_tanh,
     "silu": function.silu,
 }
-EPILOGUES = ("bias", "residual", *ELEMENTWISE, "scale:FACTOR")
+#: Epilogues with an input: added in the dtype of C, or multiplied in float32.
+ADDED = ("bias", "residual")
+MULTIPLIED = ("scale_a", "scale_b", "row_scale", "column_scale")
+EPILOGUES = (*ADDED, *MULTIPLIED, *ELEMENTWISE, "scale:FACTOR")
 MOST_EPILOGUES = 8
 _FACTOR = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -48,8 +51,10 @@ def matmul(
 
     A is stored [k, m] if ``trans_a``, B [n, k] if ``trans_b``. Sums are kept in float32 (int32
     for int8). Epilogues: ``bias`` (an input [n]), ``residual`` (an input [m, n]), ``relu``,
-    ``gelu`` (exact), ``gelu_tanh``, ``silu``, ``scale:FACTOR``; their inputs have the dtype of
-    C and follow A and B in that order. ``out_dtype`` defaults to ``dtype`` (for float8_e4m3 to
+    ``gelu`` (exact), ``gelu_tanh``, ``silu``, ``scale:FACTOR``, and factors that are float32
+    inputs: ``scale_a`` and ``scale_b`` ([1]: of a whole operand), ``row_scale`` ([m]) and
+    ``column_scale`` ([n]). Bias and residual have the dtype of C; inputs follow A and B in the
+    order of the epilogue. ``out_dtype`` defaults to ``dtype`` (for float8_e4m3 to
     bfloat16, for int8 to int32). Raises IllegalExpression, its ``path`` the argument meant.
     """
     how = _Product(dtype, out_dtype, trans_a, trans_b, precision, tuple(epilogue))
@@ -140,16 +145,29 @@ def _apply(
     taken: set[str] = set()
     for place, word in enumerate(epilogue):
         try:
-            if word in ("bias", "residual"):
+            if word in (*ADDED, *MULTIPLIED):
                 name = fresh_name(word, frozenset(taken))
                 taken.add(name)
-                where = index[-1:] if word == "bias" else index
-                result = result + _read_input(name, dtype, where)
+                result = _join_input(word, name, result, index, dtype)
             else:
                 result = _function(word)(result)
         except IllegalExpression as error:
             raise IllegalExpression(error.fact, ("epilogue", place)) from error
     return result
+
+
+def _join_input(
+    word: str, name: str, result: Value, index: tuple[Position, ...], dtype: str
+) -> Value:
+    """Add or multiply by an input of the epilogue called ``word``."""
+    if word == "bias":
+        return result + _read_input(name, dtype, index[-1:])
+    if word == "residual":
+        return result + _read_input(name, dtype, index)
+    if word in ("scale_a", "scale_b"):
+        return result * placeholder((1,), name, "float32")[0]
+    where = index[-2:-1] if word == "row_scale" else index[-1:]
+    return result * _read_input(name, "float32", where)
 
 
 def _function(word: str) -> Callable[[Value], Value]:

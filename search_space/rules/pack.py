@@ -27,7 +27,7 @@ def wants_packing(blocks: Blocking, tensor: Tensor, *, k_major: bool) -> bool:
 def wants_k_major(blocks: Blocking, tensor: Tensor) -> bool:
     """Whether wgmma reads operands of this dtype with K contiguous alone (PTX ISA: only 16-bit
     types may be transposed in shared memory)."""
-    is_tf32 = tensor.dtype == "float32" and blocks.workload.precision == "tf32"
+    is_tf32 = tensor.dtype == "float32" and blocks.workload.precision != "ieee"
     return is_tf32 or size_bytes(tensor.dtype) == 1
 
 

@@ -10,7 +10,7 @@ from search_space.expr import Call, Read, reads, walk
 from search_space.rules.pack import wants_k_major
 from search_space.rules.role import Blocking, extent_of
 from search_space.sketch import Structure
-from search_space.workload import Axis, Tensor
+from search_space.workload import Axis, Precision, Tensor
 
 Via = Literal["pointer", "descriptor"]
 Share = Literal["workspace", "atomic"]
@@ -46,7 +46,6 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
     later = workload.stages[1:]
     extra = {read.tensor for stage in later for read in reads(stage.value)} - {a.name, b.name}
     calls = (node for stage in later for node in walk(stage.value) if isinstance(node, Call))
-    float32 = "tf32" if workload.precision == "tf32" else "float32"
     return Structure(
         batch=extent_of(blocks.others),
         m=blocks.m.extent,
@@ -56,7 +55,7 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         b_dtype=b.dtype,
         accumulator_dtype=workload.tensors[workload.stages[0].output].dtype,
         output_dtype=workload.output.dtype,
-        arithmetic=float32 if a.dtype == "float32" else a.dtype,
+        arithmetic=_arithmetic(a.dtype, workload.precision),
         a_k_major=k_major(a, blocks.roles.a, blocks.k)
         or (variant.pack_a and wants_k_major(blocks, a)),
         b_k_major=k_major(b, blocks.roles.b, blocks.k)
@@ -74,6 +73,13 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         packs=variant.pack_a + variant.pack_b,
         packed_bytes=2 * (variant.pack_a * a.size_bytes + variant.pack_b * b.size_bytes),
     )
+
+
+def _arithmetic(dtype: str, precision: Precision) -> str:
+    """Return the key of the target's rates: the dtype, or how float32 or float8 is multiplied."""
+    if dtype == "float32":
+        return "float32" if precision == "ieee" else precision
+    return "float8_ieee" if dtype == "float8_e4m3" and precision != "fast" else dtype
 
 
 def k_major(tensor: Tensor, read: Read, axis: Axis) -> bool:

@@ -20,6 +20,18 @@ WORKLOADS = {
     ),
     "decode": operators.matmul(16, 4096, 4096, dtype="bfloat16", trans_b=True),
     "tf32": operators.matmul(256, 512, 1024, dtype="float32", trans_b=True, precision="tf32"),
+    "float8": operators.matmul(
+        256,
+        512,
+        1024,
+        dtype="float8_e4m3",
+        precision="fast",
+        trans_b=True,
+        epilogue=["scale_a", "column_scale", "bias"],
+    ),
+    "float8_ieee": operators.matmul(256, 512, 1024, dtype="float8_e4m3", trans_b=True),
+    "int8": operators.matmul(256, 512, 1024, dtype="int8", trans_b=True),
+    "tf32x3": operators.matmul(128, 128, 256, dtype="float32", precision="tf32x3", trans_b=True),
     "ieee": operators.matmul(256, 256, 256, dtype="float32"),
     "batch": operators.batch_matmul(8, 200, 264, 64, dtype="float16", trans_a=True),
 }

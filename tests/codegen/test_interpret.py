@@ -122,6 +122,19 @@ def test_every_activation(activation: str, schedules, h200) -> None:
     assert_right(workload, schedule, h200)
 
 
+def test_integers(schedules, h200) -> None:
+    workload = operators.matmul(40, 48, 128, dtype="int8", trans_b=True)
+    for _, schedule in schedules.typical(workload, h200):
+        assert_right(workload, schedule, h200)
+
+
+def test_factors_that_are_inputs(schedules, h200) -> None:
+    factors = ("scale_a", "scale_b", "row_scale", "column_scale", "bias")
+    workload = operators.matmul(40, 48, 64, dtype="float16", epilogue=factors)
+    for _, schedule in schedules.typical(workload, h200):
+        assert_right(workload, schedule, h200)
+
+
 def test_mixed_output_dtype(schedules, h200) -> None:
     workload = operators.matmul(64, 72, 80, dtype="float16", out_dtype="float32")
     for _, schedule in schedules.typical(workload, h200):

@@ -105,7 +105,8 @@ def test_what_is_formatted_can_be_loaded(work: Workload) -> None:
         (GOOD.replace("float16", "half"), None),
         (
             GOOD + "  epilogue: [bias, geul]\n",
-            "7:20: workload.epilogue.1: 'geul' is no epilogue; known: bias, residual, relu, gelu, "
+            "7:20: workload.epilogue.1: 'geul' is no epilogue; known: bias, residual, "
+            "scale_a, scale_b, row_scale, column_scale, relu, gelu, "
             "gelu_tanh, silu, scale:FACTOR",
         ),
         (GOOD + "  epilogue: relu\n", "7:13: workload.epilogue: a list is expected, not 'relu'"),
