@@ -10,9 +10,9 @@ from typing import Any
 
 from measure.child import last_line
 from measure.compiled_facts import combine
-from measure.compiler import compile_kernel, facts_of, texts_of
+from measure.compiler import build_launcher, compile_kernel, facts_of, texts_of
 from measure.job import Build, Built, CompileText, Texts
-from measure.measurement import Failed, Failure
+from measure.measurement import Cause, Failed, Failure
 
 
 def handle(request: Build | CompileText, note: Callable[[str], None]) -> Any:
@@ -26,10 +26,13 @@ def handle(request: Build | CompileText, note: Callable[[str], None]) -> Any:
         ]
     except Exception as error:  # noqa: BLE001  the compiler raises what it likes
         seconds = time.monotonic() - start
-        return Failed(Failure.COMPILE, explain(error, captured()), build_s=seconds)
+        reason = explain(error, captured())
+        return Failed(Failure.COMPILE, reason, build_s=seconds, cause=Cause.REFUSED)
     if isinstance(request, CompileText):
         names = [kernel.name for kernel in request.program.kernels]
         return Texts(dict(zip(names, map(texts_of, compiled), strict=True)))
+    for kernel in compiled:
+        build_launcher(kernel)
     facts = combine([facts_of(kernel) for kernel in compiled])
     return Built(facts, time.monotonic() - start, request.program.fingerprint)
 

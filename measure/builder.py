@@ -9,20 +9,28 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from statistics import median
 from types import TracebackType
 
 from measure.child import Child, Lost
 from measure.job import Build, Built, CompileText, Texts, TritonTarget
-from measure.measurement import Failed, Failure
+from measure.measurement import Cause, Failed, Failure
 from search_space.program import Program
 
 #: The compilers never run kernels, whatever this process does.
 _ENVIRONMENT: Mapping[str, str | None] = {"TRITON_INTERPRET": None, "OMP_NUM_THREADS": "1"}
 #: The process that times kernels goes before those that compile them.
 _NICENESS = 10
+#: What a compiler may map. A large kernel takes below 2 GiB.
+_MEMORY_BYTES = 16 << 30
+#: A build is given up after so many times what builds take here, and never before so long.
+_SLOW_FACTOR = 20.0
+_LEAST_PATIENCE_S = 10.0
+_RECENT = 64
 _Job = tuple[Build | CompileText, "Future[Built | Failed | Texts]"]
 
 
@@ -31,7 +39,12 @@ class BuildError(RuntimeError):
 
 
 class BuilderPool:
-    """Worker processes, each driven by a thread that owns it. A context manager."""
+    """Worker processes, each driven by a thread that owns it. A context manager.
+
+    ``timeout_s`` bounds each build. Once builds have shown what they take on this machine, one
+    that takes 20 times as long as they do, and more than 10 s, is given up before that: a batch
+    waits for its last build.
+    """
 
     def __init__(
         self,
@@ -45,6 +58,7 @@ class BuilderPool:
         self._closing = threading.Event()
         self._children: dict[int, Child] = {}
         self._lock = threading.Lock()
+        self._recent_s: deque[float] = deque(maxlen=_RECENT)
         count = workers or os.cpu_count() or 1
         self._threads = [
             threading.Thread(target=self._work, args=(n,), name=f"builder-{n}", daemon=True)
@@ -114,14 +128,17 @@ class BuilderPool:
     def _answer(
         self, slot: int, request: Build | CompileText, future: Future[Built | Failed | Texts]
     ) -> None:
+        timeout_s = patience_s(tuple(self._recent_s), self._timeout_s)
         try:
-            reply = self._child(slot).ask(request, self._timeout_s)
+            reply = self._child(slot).ask(request, timeout_s)
         except Exception as error:  # noqa: BLE001  handed to whoever waits
             future.set_exception(error)
             return
         if isinstance(reply, Lost):
             self._drop(slot)
-            reply = _failure(reply, self._timeout_s)
+            reply = _failure(reply, timeout_s)
+        elif isinstance(reply, Built):
+            self._recent_s.append(reply.build_s)
         future.set_result(reply)
 
     def _child(self, slot: int) -> Child:
@@ -129,7 +146,9 @@ class BuilderPool:
             if self._closing.is_set():
                 raise CancelledError
             if slot not in self._children:
-                self._children[slot] = Child(self._module, _ENVIRONMENT, niceness=_NICENESS)
+                self._children[slot] = Child(
+                    self._module, _ENVIRONMENT, niceness=_NICENESS, memory_bytes=_MEMORY_BYTES
+                )
             return self._children[slot]
 
     def _drop(self, slot: int) -> None:
@@ -139,12 +158,27 @@ class BuilderPool:
             child.close()
 
 
+def patience_s(recent_s: Sequence[float], most_s: float) -> float:
+    """Return how long to wait for a build, after ``recent_s``, the seconds that others took."""
+    if len(recent_s) < _RECENT // 4:
+        return most_s
+    return min(most_s, max(_LEAST_PATIENCE_S, _SLOW_FACTOR * median(recent_s)))
+
+
+#: Why a process broke, by the reason of its Lost.
+CAUSES: Mapping[str, Cause] = {
+    "died": Cause.DIED,
+    "exited": Cause.EXITED,
+    "garbage": Cause.GARBAGE,
+}
+
+
 def _failure(lost: Lost, timeout_s: float) -> Failed:
     if lost.reason == "deadline":
-        return Failed(
-            Failure.TIMEOUT, f"the build took more than {timeout_s:g} s", build_s=timeout_s
-        )
-    return Failed(Failure.COMPILE, f"the compiler broke: {lost.detail}")
+        detail = f"the build took more than {timeout_s:.3g} s"
+        return Failed(Failure.TIMEOUT, detail, build_s=timeout_s, cause=Cause.BUILD_DEADLINE)
+    detail = f"the compiler broke: {lost.detail}"
+    return Failed(Failure.COMPILE, detail, cause=CAUSES[lost.reason])
 
 
 def build(program: Program, triton_target: TritonTarget, timeout_s: float = 60.0) -> Built | Failed:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -32,12 +33,13 @@ from measure.wire import BadMessage
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A child that did not answer: it ran past its deadline, died, or sent garbage.
+    """A child that did not answer: it ran past its deadline, died of a signal, left by itself, or
+    sent garbage.
 
     ``note`` is the last word it sent before; ``detail`` is one sentence for people.
     """
 
-    reason: Literal["deadline", "died", "garbage"]
+    reason: Literal["deadline", "died", "exited", "garbage"]
     detail: str
     note: str = ""
 
@@ -49,7 +51,8 @@ class ChildFault(RuntimeError):
 class Child:
     """A running child that serves ``module.handle``. After ``Lost`` it is dead: start another.
 
-    ``environment`` changes variables (None removes); ``niceness`` lets others go first.
+    ``environment`` changes variables (None removes); ``niceness`` lets others go first;
+    ``memory_bytes`` bounds the address space of each of its processes, unless it is 0.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Child:
         environment: Mapping[str, str | None] | None = None,
         *,
         niceness: int = 0,
+        memory_bytes: int = 0,
     ) -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
         self._output = b""
@@ -73,6 +77,7 @@ class Child:
                     str(theirs.fileno()),
                     str(lifeline_read),
                     str(niceness),
+                    str(memory_bytes),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=self._stderr,
@@ -112,7 +117,8 @@ class Child:
         except Closed:
             self._await_end()
             self.close()
-            return Lost("died", self._epitaph(), note)
+            reason: Literal["died", "exited"] = "died" if self._process.returncode < 0 else "exited"
+            return Lost(reason, self._epitaph(), note)
         if isinstance(reply, Fault):
             raise ChildFault(reply.text)
         return reply
@@ -214,15 +220,23 @@ def serve(channel: Channel, handle: Callable[[Any, Callable[[str], None]], Any])
         channel.send(reply)
 
 
-def main(module: str, channel_fd: int, lifeline_fd: int, niceness: int) -> None:
-    """Run as a child: guard, load ``module``, serve its ``handle``."""
+def main(module: str, channel_fd: int, lifeline_fd: int, niceness: int, memory_bytes: int) -> None:
+    """Run as a child: guard, load ``module``, serve its ``handle``.
+
+    Where the machine runs out of memory the kernel ends a child before it ends anybody else, and
+    ``memory_bytes``, unless 0, bounds what the child and each process that it starts may map.
+    """
     os.nice(niceness)
+    if memory_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     os.set_inheritable(channel_fd, False)
     os.set_inheritable(lifeline_fd, False)
     _guard(lifeline_fd, channel_fd)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
     handle = importlib.import_module(module).handle
     serve(Channel(socket.socket(fileno=channel_fd)), handle)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:5]))
+    main(sys.argv[1], *map(int, sys.argv[2:6]))

@@ -38,6 +38,8 @@ class Comparison:
     ties: tuple[int, ...]
     rounds: int
     seeds: tuple[int, ...]
+    #: What disturbed the device in rounds that could not be held again; "" if nothing did.
+    trouble: str = ""
 
 
 def paired_ratio(

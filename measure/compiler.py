@@ -104,6 +104,36 @@ def compile_kernel(program: Program, kernel: Kernel, triton_target: TritonTarget
     return triton.compile(source, target=GPUTarget(*triton_target), options=options)
 
 
+_no_launchers = False
+
+
+def build_launcher(compiled: Any) -> None:
+    """Build the host code that starts the kernel, into Triton's cache, where that is possible.
+
+    Triton compiles one such piece of C for each signature when the kernel is first loaded, which
+    would hold up the process that measures. Without CUDA's library it cannot be built.
+    """
+    global _no_launchers
+    if _no_launchers or "cubin" not in compiled.asm:
+        return
+    try:
+        from triton.backends.nvidia.driver import CudaLauncher
+
+        CudaLauncher(compiled.src, compiled.metadata)
+    except Exception:  # noqa: BLE001  a shortcut through Triton's inside: without it, slower
+        _no_launchers = True
+
+
+def build_utilities() -> None:
+    """Build the host code that loads kernels, into Triton's cache, where that is possible."""
+    try:
+        from triton.backends.nvidia.driver import CudaUtils
+
+        CudaUtils()
+    except Exception:  # noqa: BLE001  a shortcut through Triton's inside: without it, slower
+        return
+
+
 def facts_of(compiled: Any) -> CompiledFacts:
     """Return what the kernel uses, from its metadata and its binary."""
     binary: bytes = compiled.kernel

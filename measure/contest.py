@@ -35,6 +35,7 @@ class Contest:
         #: The index of the entrant that is on, or "" where several are queued at once.
         self.turn = ""
         self._failures: dict[int, Failed] = {}
+        self._trouble = ""
         self._launchers: dict[int, Launcher] = {}
         self._library = library_call(session.workload) if request.library else None
         count = len(request.programs) + request.library
@@ -55,7 +56,7 @@ class Contest:
         rows = tuple(
             () if index in self._failures else tuple(row) for index, row in enumerate(self._times)
         )
-        return Rounds(rows, tuple(sorted(self._failures.items())))
+        return Rounds(rows, tuple(sorted(self._failures.items())), self._trouble)
 
     def _load(self, index: int) -> None:
         self._launchers[index] = self._session.load(self._request.programs[index])
@@ -63,43 +64,60 @@ class Contest:
     def _on_fresh_data(self, seed: int, rounds: int) -> None:
         session = self._session
         case = verify.random_case(session.workload, seed, session.device)
+        session.slots.load(case.inputs)
         pieces: dict[int, Callable[[], None]] = {}
         for index in range(len(self._times)):
             if index not in self._failures:
                 self._guarded(index, partial(self._admit, index, case, pieces))
         self._say("")
-        order = random.Random(seed)
-        for _ in range(rounds):
-            turns = sorted(index for index in pieces if index not in self._failures)
-            order.shuffle(turns)
-            self._round(turns, pieces)
+        kept = [len(row) for row in self._times]
+
+        def hold() -> None:
+            for row, count in zip(self._times, kept, strict=True):
+                del row[count:]
+            self._rounds(rounds, random.Random(seed), pieces)
+
+        _, conditions = session.guard.watch(hold)
+        self._trouble = self._trouble or conditions.trouble
         for index in pieces:
             self._guarded(index, partial(self._judge, index, case, pieces[index]))
 
     def _admit(self, index: int, case: verify.Case, pieces: dict[int, Callable[[], None]]) -> None:
         """Bind an entrant to the data, and let it in if its result is right."""
         if index in self._launchers:
-            call = self._launchers[index].prepare(case.inputs, self._session.output.tensor)
+            slots, output = self._session.slots, self._session.output
+            call = self._launchers[index].prepare(slots.tensors, output.tensor)
             poison(call.workspaces)
             piece = call.run
         else:
-            piece = self._library_piece(case)
+            piece = self._library_piece()
         self._judge(index, case, piece)
         pieces[index] = piece
 
-    def _library_piece(self, case: verify.Case) -> Callable[[], None]:
+    def _library_piece(self) -> Callable[[], None]:
         library, output = self._library, self._session.output.tensor
+        inputs = self._session.slots.tensors
         assert library is not None  # noqa: S101  entrants without a launcher are the library
-        return lambda: library(case.inputs, output)
+        return lambda: library(inputs, output)
 
     def _judge(self, index: int, case: verify.Case, piece: Callable[[], None]) -> None:
         session = self._session
+        # Whoever changed the inputs did so to itself alone.
+        session.slots.load(case.inputs)
         session.output.poison()
         piece()
         judged = session.judged(case)
         if index not in self._launchers:
             judged[0] /= LIBRARY_TOLERANCES
         session.conclude([case], [judged])
+
+    def _rounds(
+        self, rounds: int, order: random.Random, pieces: dict[int, Callable[[], None]]
+    ) -> None:
+        for _ in range(rounds):
+            turns = sorted(index for index in pieces if index not in self._failures)
+            order.shuffle(turns)
+            self._round(turns, pieces)
 
     def _round(self, turns: Sequence[int], pieces: dict[int, Callable[[], None]]) -> None:
         """Time every entrant once; a round in which the host was late is held again."""

@@ -10,8 +10,8 @@ from measure.comparison import Comparison
 from measure.job import Built
 from measure.measurement import Measurement
 from measure.pipeline import Pipeline
-from measure.runner import Runner
-from measure.service import DeviceInfo, OnResult, Pending
+from measure.runner import Runner, start_worker
+from measure.service import BUILD_TIMEOUT_S, DeviceInfo, OnResult, Patience, Pending
 from search_space.program import Program
 from search_space.target import Target
 from search_space.workload import Workload
@@ -31,15 +31,26 @@ class CudaDevice:
         *,
         workers: int | None = None,
         timeout_s: float = 10.0,
+        build_timeout_s: float = BUILD_TIMEOUT_S,
         seed: int = 0,
+        patience: Patience = Patience(),  # noqa: B008  frozen
     ) -> None:
         self._target = target
         self._seed = seed
         seeds = (2 * seed, 2 * seed + 1)
-        # The builders load while the worker takes the device.
-        self._pool = BuilderPool(workers, timeout_s)
+        # The worker loads the most. The builders load while it takes the device.
+        worker = start_worker()
+        self._pool = BuilderPool(workers, build_timeout_s)
         try:
-            self._runner = Runner(workload, target, device, seeds=seeds, timeout_s=timeout_s)
+            self._runner = Runner(
+                workload,
+                target,
+                device,
+                seeds=seeds,
+                timeout_s=timeout_s,
+                patience=patience,
+                child=worker,
+            )
         except BaseException:
             self._pool.close()
             raise

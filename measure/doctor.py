@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -22,19 +23,35 @@ from search_space import target as targets
 from search_space.target import Target
 
 PACKAGES = ("torch", "triton", "numpy", "xgboost", "scikit-learn", "filelock", "pydantic")
+#: Asks the driver itself: loading torch for it would take seconds at the start of every command.
+#: CUDA_VISIBLE_DEVICES holds for it as it does for torch.
 _PROBE = """
-import json, torch
+import ctypes, json
+
+def number(attribute):
+    value = ctypes.c_int()
+    cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+    return value.value
+
 seen = []
-if torch.cuda.is_available():
-    for index in range(torch.cuda.device_count()):
-        device = torch.cuda.get_device_properties(index)
+try:
+    cuda = ctypes.CDLL("libcuda.so.1")
+except OSError:
+    cuda = None
+count = ctypes.c_int()
+if cuda is not None and cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0:
+    for index in range(count.value):
+        device, name, memory = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
+        cuda.cuDeviceGet(ctypes.byref(device), index)
+        cuda.cuDeviceGetName(name, 256, device)
+        cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
         seen.append({
             "index": index,
-            "name": device.name,
-            "arch": device.major * 10 + device.minor,
-            "multiprocessors": device.multi_processor_count,
-            "memory_bytes": device.total_memory,
-            "l2_bytes": getattr(device, "L2_cache_size", 0),
+            "name": name.value.decode(),
+            "arch": number(75) * 10 + number(76),
+            "multiprocessors": number(16),
+            "memory_bytes": memory.value,
+            "l2_bytes": number(38),
         })
 print(json.dumps(seen))
 """
@@ -43,7 +60,7 @@ _PROBE_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One CUDA device, as torch sees it. ``target`` names the data file that matches it."""
+    """One CUDA device, as its driver sees it. ``target`` names the data file that matches it."""
 
     index: int
     name: str
@@ -96,6 +113,8 @@ def examine(probe: Callable[[], tuple[Gpu, ...] | str] | None = None) -> Report:
 
 def cuda_devices() -> tuple[Gpu, ...] | str:
     """Return the CUDA devices, or one line on why none could be asked."""
+    if _torch_without_cuda():
+        return ()
     try:
         done = subprocess.run(
             [sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S
@@ -108,6 +127,15 @@ def cuda_devices() -> tuple[Gpu, ...] | str:
     return tuple(
         Gpu(**device, target=matching_target(device["name"])) for device in json.loads(done.stdout)
     )
+
+
+def _torch_without_cuda() -> bool:
+    """Whether torch is a build for the CPU alone, from its files: it is not loaded."""
+    try:
+        text = Path(str(metadata.distribution("torch").locate_file("torch/version.py"))).read_text()
+    except (metadata.PackageNotFoundError, OSError):
+        return False
+    return re.search(r"^cuda\b.*=\s*None\s*$", text, re.MULTILINE) is not None
 
 
 def matching_target(gpu_name: str) -> str | None:

@@ -70,6 +70,24 @@ class GpuTimer:
         times_us = [_between_us(before, after) for before, after in events]
         return [None if waited else t for waited, t in zip(late, times_us, strict=True)]
 
+    def stretch_us(self, piece: Callable[[], None], count: int) -> float:
+        """Return the microseconds of ``count`` pieces in one go, nothing flushed in between.
+
+        Raises HostTooSlow.
+        """
+        before, after = self._events[0]
+        for attempt in range(_ATTEMPTS):
+            _spin(int(min(1000.0 * 2**attempt, _LONGEST_GATE_US) * self._cycles_per_us))
+            before.record()
+            for _ in range(count):
+                piece()
+            after.record()
+            late = before.query()
+            after.synchronize()
+            if not late:
+                return _between_us(before, after)
+        raise HostTooSlow(f"no stretch of {count} pieces was free of waiting for the host")
+
     def _gate(self, count: int) -> None:
         """Keep the device busy until the host should be far enough ahead with ``count`` pieces.
 

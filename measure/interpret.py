@@ -12,8 +12,9 @@ import threading
 from collections.abc import Mapping
 
 from measure.child import Child, Lost
-from measure.job import Open, Opened, Verify
+from measure.job import Disagreed, Open, Opened, Verify
 from measure.measurement import Evidence, Failed, Failure
+from measure.service import BadReference
 from search_space.program import Program
 from search_space.workload import Workload
 
@@ -55,6 +56,8 @@ class Interpreter:
         if isinstance(reply, Opened):
             self._open = (workload, seed)
             return None
+        if isinstance(reply, Disagreed):
+            raise BadReference(reply.text)
         assert isinstance(reply, Lost)  # noqa: S101  what an Open is answered with
         return reply
 

@@ -6,7 +6,7 @@ Data only: knows neither who asks nor how a message travels.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from measure.measurement import CompiledFacts, Failed
 from search_space.program import Program
@@ -44,6 +44,27 @@ class CompileText:
 
 
 @dataclass(frozen=True, slots=True)
+class Identify:
+    """Ask a measuring worker which device goes by a name here, before any work is done on it."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The device's UUID as the driver spells it, "" for a device that has none."""
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreed:
+    """Two references disagree about a workload; the text names both."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Open:
     """Ask a measuring worker to take a device and make the data of a workload.
 
@@ -66,6 +87,8 @@ class Opened:
     triton: str
     #: The bytes of the L2 cache, as the device reports them; 0 where it does not say.
     l2_bytes: int
+    #: What opening took, in seconds by step.
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +131,8 @@ class Rounds:
 
     times_us: tuple[tuple[float, ...], ...]
     failures: tuple[tuple[int, Failed], ...]
+    #: What disturbed the device in rounds that could not be held again; "" if nothing did.
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +171,9 @@ TYPES = (
     Built,
     Build,
     CompileText,
+    Identify,
+    Identity,
+    Disagreed,
     Open,
     Opened,
     Verify,

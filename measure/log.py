@@ -25,15 +25,12 @@ from pydantic import ValidationError
 from measure.disk import NETWORK_FILESYSTEMS, Disk, StorageError, filesystem
 from measure.record import (
     VERSION,
+    AnyRecord,
     FinalRecord,
-    RunRecord,
-    StopRecord,
     TrialRecord,
     from_json,
     to_json,
 )
-
-AnyRecord = RunRecord | TrialRecord | FinalRecord | StopRecord
 
 _PREFIX = b'{"crc":"'
 _LINE = re.compile(rb'\{"crc":"([0-9a-f]{8})","rec":(\{.*\})\}', re.DOTALL)
@@ -276,27 +273,29 @@ def _is_whole(piece: bytes) -> bool:
 def best(
     records: Iterable[AnyRecord], *, predicted: bool = False
 ) -> dict[tuple[str, str], TrialRecord]:
-    """Return the best trial by workload key and target name.
+    """Return the best trial by workload key and target name, in whatever order the lines lie.
 
-    Only trials with evidence count; ``predicted`` lets in those that a model made up. The winner
-    of the last final comparison counts with the time it was compared at, and the trials before it
-    no more: they were compared.
+    Only trials with evidence count; ``predicted`` lets in those that a model made up. A
+    quarantined time yields to any other of its task, whichever is the shorter. The winner of the
+    last final comparison counts with the time it was compared at, and the trials before it no
+    more: they were compared. Of equal trials the earliest counts. Before and earliest go by the
+    time in the records; lines decide only among records of one millisecond.
     """
-    held: dict[tuple[str, str], tuple[float, TrialRecord]] = {}
+    held: dict[tuple[str, str], tuple[tuple[bool, float], TrialRecord]] = {}
     trials: dict[tuple[str, str, str], TrialRecord] = {}
-    for record in records:
+    for record in sorted(records, key=lambda record: record.provenance.time):
         if isinstance(record, TrialRecord) and _counts(record, predicted):
             task = (record.workload.key, record.target)
             trials[*task, record.program] = record
-            latency_us = record.latency_us or 0.0
-            if task not in held or latency_us < held[task][0]:
-                held[task] = (latency_us, record)
+            rank = (record.quarantined, record.latency_us or 0.0)
+            if task not in held or rank < held[task][0]:
+                held[task] = (rank, record)
         elif isinstance(record, FinalRecord) and record.best is not None:
             task = (record.workload.key, record.target)
             winner = record.entrants[record.best] if record.best < len(record.entrants) else None
             trial = trials.get((*task, winner.program)) if winner else None
             if winner and winner.timing and trial:
-                held[task] = (winner.timing.latency_us, trial)
+                held[task] = ((False, winner.timing.latency_us), trial)
     return {task: trial for task, (_, trial) in held.items()}
 
 

@@ -40,6 +40,12 @@ class GuardedOutput:
         """Return, on the device, whether a guard has changed since ``poison``."""
         return (self._before != -1).any() | (self._after != -1).any()
 
+    def untouched(self) -> bool:
+        """Whether any element still holds what ``poison`` put there. Waits for the device."""
+        widths = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+        bits = self.tensor.view(widths[self.tensor.element_size()])
+        return bool((bits == -1).any())
+
 
 def poison(tensors: Iterable[torch.Tensor]) -> None:
     """Fill contiguous tensors with 0xFF, so that a kernel that reads before it writes is seen."""

@@ -2,6 +2,10 @@
 
 Everything that is read is checked here: types, bounds, finite numbers, and no unknown field. A
 schedule stays plain data; whoever replays it checks it against the steps.
+
+Version 2 added a trial's ``conditions``, a failure's ``cause``, what a run's proposals depend on,
+and the kinds "resume" and "round". Lines of version 1 are read as what they are: nothing watched
+the device, the cause has no name, and the run cannot be resumed.
 """
 
 from __future__ import annotations
@@ -11,7 +15,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from measure.measurement import (
+    Cause,
     CompiledFacts,
+    Conditions,
     Evidence,
     Failed,
     Failure,
@@ -20,8 +26,9 @@ from measure.measurement import (
     Timing,
 )
 
-#: The version of the form that this module writes and reads.
-VERSION: Literal[1] = 1
+#: The version of the form that this module writes; it reads every one up to it.
+VERSION: Literal[2] = 2
+Version = Literal[1, 2]
 _LARGEST = 1 << 53
 
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]
@@ -76,6 +83,25 @@ class TimingText(_Line):
         return Timing(self.latency_us, self.low_us, self.high_us, self.samples_us)
 
 
+class ConditionsText(_Line):
+    """What the device was like while a time was taken; see ``measurement.Conditions``."""
+
+    sm_clock_mhz: Count
+    drift: Annotated[float, Field(ge=0)]
+    retakes: Count
+    trouble: str
+
+    @staticmethod
+    def of(conditions: Conditions) -> ConditionsText:
+        """Take conditions over."""
+        return ConditionsText(
+            sm_clock_mhz=conditions.sm_clock_mhz,
+            drift=conditions.drift,
+            retakes=conditions.retakes,
+            trouble=conditions.trouble,
+        )
+
+
 class Success(_Line):
     """A program that built, matched the reference and ran."""
 
@@ -84,6 +110,7 @@ class Success(_Line):
     predicted: bool
     build_s: Seconds
     run_s: Seconds
+    conditions: ConditionsText | None = None
 
 
 class Failing(_Line):
@@ -94,6 +121,7 @@ class Failing(_Line):
     detail: str
     build_s: Seconds
     run_s: Seconds
+    cause: Cause = Cause.UNNAMED
 
 
 class FactsText(_Line):
@@ -120,7 +148,7 @@ class RunRecord(_Line):
     """The start of a run: what was asked for."""
 
     kind: Literal["run"] = "run"
-    version: Literal[1] = VERSION
+    version: Version = VERSION
     run: str
     #: The specification and the options as plain data.
     spec: dict[str, Any]
@@ -128,6 +156,33 @@ class RunRecord(_Line):
     device: str
     target: str
     gpu: str
+    workload: WorkloadText | None = None
+    #: All that its proposals depend on beside outcomes, as plain data.
+    identity: dict[str, Any] = Field(default_factory=dict)
+    provenance: Provenance
+
+
+class ResumeRecord(_Line):
+    """A run goes on: with which options, after how many recorded trials."""
+
+    kind: Literal["resume"] = "resume"
+    version: Version = VERSION
+    run: str
+    options: dict[str, Any]
+    trials: Count
+    provenance: Provenance
+
+
+class RoundRecord(_Line):
+    """Trials of a batch were handed to builders and device."""
+
+    kind: Literal["round"] = "round"
+    version: Version = VERSION
+    run: str
+    round: Count
+    trials: tuple[Count, ...]
+    #: The time that none of them is measured to the end above; None where there was no such time.
+    abort_above_us: Microseconds | None
     provenance: Provenance
 
 
@@ -135,7 +190,7 @@ class TrialRecord(_Line):
     """One attempt: a schedule and what came of it."""
 
     kind: Literal["trial"] = "trial"
-    version: Literal[1] = VERSION
+    version: Version = VERSION
     run: str
     trial: Count
     round: Count
@@ -160,6 +215,12 @@ class TrialRecord(_Line):
     def predicted(self) -> bool:
         """Whether the time was made up by a model."""
         return isinstance(self.measurement, Success) and self.measurement.predicted
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether the device was disturbed while it was timed."""
+        status = self.measurement
+        return isinstance(status, Success) and bool(status.conditions and status.conditions.trouble)
 
     @property
     def latency_us(self) -> float | None:
@@ -187,7 +248,7 @@ class FinalRecord(_Line):
     """The final comparison of a run, interleaved, on fresh data."""
 
     kind: Literal["final"] = "final"
-    version: Literal[1] = VERSION
+    version: Version = VERSION
     run: str
     workload: WorkloadText
     target: str
@@ -207,23 +268,23 @@ class StopRecord(_Line):
     """The end of a run, and why."""
 
     kind: Literal["stop"] = "stop"
-    version: Literal[1] = VERSION
+    version: Version = VERSION
     run: str
     reason: str
     trials: Count
     provenance: Provenance
 
 
-Record = Annotated[RunRecord | TrialRecord | FinalRecord | StopRecord, Field(discriminator="kind")]
-_RECORDS: TypeAdapter[RunRecord | TrialRecord | FinalRecord | StopRecord] = TypeAdapter(Record)
+AnyRecord = RunRecord | ResumeRecord | RoundRecord | TrialRecord | FinalRecord | StopRecord
+_RECORDS: TypeAdapter[AnyRecord] = TypeAdapter(Annotated[AnyRecord, Field(discriminator="kind")])
 
 
-def from_json(text: bytes) -> RunRecord | TrialRecord | FinalRecord | StopRecord:
+def from_json(text: bytes) -> AnyRecord:
     """Read one record; raises ``pydantic.ValidationError``, which is a ValueError."""
     return _RECORDS.validate_json(text)
 
 
-def to_json(record: RunRecord | TrialRecord | FinalRecord | StopRecord) -> bytes:
+def to_json(record: AnyRecord) -> bytes:
     """Return the record as one line of ASCII JSON."""
     text = record.model_dump_json(ensure_ascii=True)
     return text.encode("ascii")
@@ -237,12 +298,15 @@ def status_of(measurement: Measurement) -> Success | Failing:
             detail=measurement.detail,
             build_s=measurement.build_s,
             run_s=measurement.run_s,
+            cause=measurement.cause,
         )
+    conditions = measurement.conditions
     return Success(
         timing=TimingText.of(measurement.timing),
         predicted=measurement.predicted,
         build_s=measurement.build_s,
         run_s=measurement.run_s,
+        conditions=ConditionsText.of(conditions) if conditions else None,
     )
 
 
@@ -280,7 +344,15 @@ def _measurement(
     compiled = None if facts is None else CompiledFacts(**facts.model_dump())
     if isinstance(status, Failing):
         kind = Failure(status.kind)
-        return Failed(kind, status.detail, compiled, status.build_s, status.run_s)
+        return Failed(kind, status.detail, compiled, status.build_s, status.run_s, status.cause)
     proof = None if evidence is None else Evidence(**evidence.model_dump())
-    timing = status.timing.timing()
-    return Timed(timing, compiled, proof, status.build_s, status.run_s, status.predicted)
+    seen = None if status.conditions is None else Conditions(**status.conditions.model_dump())
+    return Timed(
+        status.timing.timing(),
+        compiled,
+        proof,
+        status.build_s,
+        status.run_s,
+        status.predicted,
+        seen,
+    )

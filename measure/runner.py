@@ -6,12 +6,25 @@ Knows nothing of builds. All calls come from one thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from measure.builder import CAUSES
 from measure.child import Child, Lost
 from measure.comparison import Comparison, judge
-from measure.job import Broken, Compare, Measure, Open, Opened, Rounds
-from measure.measurement import Failed, Failure, Measurement
-from measure.service import NoDevice
+from measure.gpu_lock import GpuLock
+from measure.job import (
+    Broken,
+    Compare,
+    Disagreed,
+    Identify,
+    Identity,
+    Measure,
+    Open,
+    Opened,
+    Rounds,
+)
+from measure.measurement import Cause, Failed, Failure, Measurement
+from measure.service import BadReference, NoDevice, Patience
 from search_space.program import Program
 from search_space.target import Target
 from search_space.workload import Workload
@@ -26,7 +39,9 @@ _Reply = Measurement | Rounds | Broken | Lost
 class Runner:
     """Verifies and times programs of one workload on one device, in a child process.
 
-    ``timeout_s`` bounds each program. Raises NoDevice when no worker can be started.
+    ``timeout_s`` bounds each program. The GPU's lock is held from the opening to ``close``, over
+    every worker that comes and goes. ``child`` is a worker started before, see ``start_worker``.
+    Raises NoDevice when no worker can be started, GpuBusy and BadReference.
     """
 
     def __init__(
@@ -37,14 +52,22 @@ class Runner:
         *,
         seeds: tuple[int, ...] = (0, 1),
         timeout_s: float = 10.0,
-        module: str = "measure.worker",
+        module: str = "measure.gpu_worker",
+        patience: Patience = Patience(),  # noqa: B008  frozen
+        child: Child | None = None,
     ) -> None:
         self._open = Open(workload, target, device, seeds)
         self._timeout_s = timeout_s
         self._module = module
-        self._child: Child | None = None
+        self._patience = patience
+        self._child = child
+        self._lock: GpuLock | None = None
         self._closed = False
-        self.opened = self._start()
+        try:
+            self.opened = self._start()
+        except BaseException:
+            self.close()
+            raise
 
     def measure(self, program: Program, abort_above_us: float | None = None) -> Measurement:
         """Verify and time one program."""
@@ -85,10 +108,10 @@ class Runner:
         return _judged(programs, reply, left, failures, wanted, library_failure, seeds)
 
     def close(self) -> None:
-        """Kill the worker."""
-        if self._child is not None:
-            self._child.close()
-            self._child = None
+        """Kill the worker and leave the GPU to others."""
+        self._drop()
+        if self._lock is not None:
+            self._lock.release()
 
     def kill(self) -> None:
         """Kill the worker from another thread for good; the call in progress then fails."""
@@ -103,29 +126,56 @@ class Runner:
         assert self._child is not None  # noqa: S101  _start raises or sets it
         reply: _Reply = self._child.ask(request, timeout_s)
         if isinstance(reply, Lost | Broken):
-            self.close()
+            self._drop()
         return reply
+
+    def _drop(self) -> None:
+        if self._child is not None:
+            self._child.close()
+            self._child = None
 
     def _start(self) -> Opened:
         """Start a worker and give it the workload; a second attempt, then NoDevice."""
         detail = "it was closed"
         for _ in range(0 if self._closed else 2):
-            self._child = Child(self._module, {"TRITON_INTERPRET": None})
-            reply = self._child.ask(self._open, START_TIMEOUT_S)
+            self._child = self._child or start_worker(self._module)
+            reply = self._opening(self._child)
             if isinstance(reply, Opened):
                 return reply
-            self.close()
+            self._drop()
+            if isinstance(reply, Disagreed):
+                raise BadReference(reply.text)
             detail = reply.detail
             if isinstance(reply, Failed):
                 break
         raise NoDevice(f"{self._open.device}: {detail}")
 
+    def _opening(self, child: Child) -> Opened | Disagreed | Failed | Lost:
+        """Ask which GPU it is, wait for its lock, and only then have work done on it."""
+        if self._lock is None:
+            identity: Identity | Failed | Lost = child.ask(
+                Identify(self._open.device), START_TIMEOUT_S
+            )
+            if not isinstance(identity, Identity):
+                return identity
+            if identity.uuid:
+                self._lock = GpuLock(identity.uuid)
+                self._lock.acquire(self._patience)
+        reply: Opened | Disagreed | Failed | Lost = child.ask(self._open, START_TIMEOUT_S)
+        return reply
+
+
+def start_worker(module: str = "measure.gpu_worker") -> Child:
+    """Start a measuring worker, which loads what it needs while its parent does other things."""
+    return Child(module, {"TRITON_INTERPRET": None})
+
 
 def _failure(lost: Lost, timeout_s: float) -> Failed:
     if lost.reason == "deadline":
         detail = f"the run took more than {timeout_s:g} s"
-        return Failed(Failure.TIMEOUT, detail, run_s=timeout_s)
-    return Failed(Failure.RUNTIME, f"the worker broke: {lost.detail}")
+        return Failed(Failure.TIMEOUT, detail, run_s=timeout_s, cause=Cause.RUN_DEADLINE)
+    detail = f"the worker broke: {lost.detail}"
+    return Failed(Failure.RUNTIME, detail, cause=CAUSES[lost.reason])
 
 
 def _blame(reply: Measurement | Broken | Lost, timeout_s: float) -> tuple[Failed, str]:
@@ -159,4 +209,5 @@ def _judged(
     if library:
         library_failure = found.get(len(left))
         library_us = None if library_failure else rounds.times_us[len(left)]
-    return judge(times_us, failures, library_us, library_failure, seeds)
+    comparison = judge(times_us, failures, library_us, library_failure, seeds)
+    return replace(comparison, trouble=rounds.trouble)

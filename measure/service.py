@@ -18,6 +18,9 @@ from search_space.program import Program
 from search_space.target import Target
 from search_space.workload import Workload
 
+#: A build may take this long until others have shown what builds take here.
+BUILD_TIMEOUT_S = 60.0
+
 OnResult = Callable[[int, Measurement], None]
 
 
@@ -35,6 +38,14 @@ class DeviceInfo:
 
 class NoDevice(RuntimeError):
     """There is no such device, or it does not answer; the message says which and why."""
+
+
+class GpuBusy(NoDevice):
+    """Another tuner measures on the GPU and has not ended in time; the message names it."""
+
+
+class BadReference(NoDevice):
+    """Two references for one workload disagree, so nothing can be verified; names both."""
 
 
 class Pending:
@@ -83,6 +94,14 @@ class Pending:
 
     def _settled(self) -> bool:
         return self._missing == 0 or self._error is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for another tuner to leave the GPU, and who is told; None: the default."""
+
+    wait_s: float | None = None
+    on_wait: Callable[[str], None] | None = None
 
 
 class Service(Protocol):
@@ -137,13 +156,18 @@ def open_service(
     predict: Callable[[Program], float] | None = None,
     workers: int | None = None,
     timeout_s: float = 10.0,
+    build_timeout_s: float = BUILD_TIMEOUT_S,
     seed: int = 0,
+    wait_s: float | None = None,
+    on_wait: Callable[[str], None] | None = None,
 ) -> Service:
     """Open what measures programs of ``workload``.
 
     ``device`` is "cuda" or "cuda:N" for a GPU, or "model", which compiles for ``target`` and
-    takes the microseconds from ``predict``. ``timeout_s`` bounds each build and each run.
-    Raises NoDevice.
+    takes the microseconds from ``predict``. ``timeout_s`` bounds each run, ``build_timeout_s``
+    each build. Where another process measures on the GPU, ``on_wait`` is told every few seconds
+    for up to ``wait_s``; by default a log message, and ``gpu_lock.WAIT_S``. Raises NoDevice,
+    GpuBusy and BadReference among them.
     """
     # Devices import this module, so they are imported where one is wanted.
     if device == "model":
@@ -151,9 +175,19 @@ def open_service(
 
         if predict is None:
             raise NoDevice("device model: it takes its times from a prediction, and none is given")
-        return ModelDevice(target, predict, workers=workers, timeout_s=timeout_s)
+        build_s = max(timeout_s, build_timeout_s)
+        return ModelDevice(target, predict, workers=workers, timeout_s=build_s)
     if device == "cuda" or device.startswith("cuda:"):
         from measure.cuda_device import CudaDevice
 
-        return CudaDevice(workload, target, device, workers=workers, timeout_s=timeout_s, seed=seed)
+        return CudaDevice(
+            workload,
+            target,
+            device,
+            workers=workers,
+            timeout_s=timeout_s,
+            build_timeout_s=build_timeout_s,
+            seed=seed,
+            patience=Patience(wait_s, on_wait),
+        )
     raise NoDevice(f"device {device!r} is not known; known: cuda, cuda:N, model")

@@ -15,14 +15,17 @@ import triton
 from triton.runtime.errors import OutOfResources
 
 from measure import verify
+from measure.anchor import Anchor, expected_us
 from measure.build_worker import captured, explain
 from measure.floor import least_us
 from measure.gpu_timer import GpuTimer
+from measure.guard import Guard
 from measure.job import Open, Opened
 from measure.launch import BadArgument, Call, Launcher
-from measure.measurement import Evidence, Timed
-from measure.nvml import driver_version
+from measure.measurement import Cause, Evidence, Timed
+from measure.nvml import GpuWatch, driver_version, own_ids
 from measure.output import GuardedOutput, poison
+from measure.slot import Slots
 from measure.timing import Plan, summarise
 from search_space.program import Program
 
@@ -32,6 +35,11 @@ QUICK = 3
 
 class WrongResult(Exception):
     """An output that is not the reference's; the message says on which data and how far off."""
+
+    def __init__(self, cause: Cause, message: str, case: verify.Case | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+        self.case = case
 
 
 class NoGpu(Exception):
@@ -43,32 +51,56 @@ class DoesNotCompile(Exception):
 
 
 class Session:
-    """A device, a workload and its data: what every request after Open works with."""
+    """A device, a workload and its data: what every request after Open works with.
+
+    Raises NoGpu, and second_opinion.Disagreement.
+    """
 
     def __init__(self, request: Open) -> None:
+        begun = time.monotonic()
         self.workload = request.workload
         self.target = request.target
         self.seeds = request.seeds
         self.device = usable(torch.device(request.device))
+        torch.set_float32_matmul_precision("highest")
+        watch = GpuWatch(uuid_of(self.device)) if self.device.type == "cuda" else None
+        others = watch.processes() if watch else frozenset[int]()
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
-        torch.set_float32_matmul_precision("highest")
         self.output = GuardedOutput(self.workload.output, self.device)
-        self.cases: tuple[verify.Case, ...] = ()
-        self.refresh()
+        placed = time.monotonic()
+        #: The first seed's case is last: it is the one that is timed.
+        self.cases = self._cases()
+        self.slots = Slots(self.cases[-1].inputs)
+        filled = time.monotonic()
         self._timer = GpuTimer(_l2_bytes(self.device)) if self.device.type == "cuda" else None
+        self.guard = self._guard(watch, others)
+        ready = time.monotonic()
+        self._seconds = {"device": placed - begun, "data": filled - placed, "timer": ready - filled}
 
-    def refresh(self) -> None:
-        """Make the data anew. The first seed's case is last: it is the one that is timed."""
-        self.cases = ()
-        seeds = self.seeds[::-1]
-        self.cases = (
-            verify.edge_case(self.workload, self.seeds[0], self.device),
-            *(verify.random_case(self.workload, seed, self.device) for seed in seeds),
+    def _cases(self) -> tuple[verify.Case, ...]:
+        first, *others = self.seeds
+        cases = (
+            verify.edge_case(self.workload, first, self.device),
+            *(verify.random_case(self.workload, seed, self.device) for seed in others[::-1]),
+            verify.random_case(self.workload, first, self.device, doubted=True),
         )
         if self.device.type == "cuda":
             # Programs need the memory that the reference took.
             torch.cuda.empty_cache()
+        return cases
+
+    def _guard(self, watch: GpuWatch | None, others: frozenset[int]) -> Guard:
+        """Return what watches the device. ``others`` were there before this process was."""
+        if watch is None or self._timer is None:
+            return Guard(None)
+        here = self.target is not None and _is_device(self.target.device_names, self.device)
+        return Guard(
+            watch,
+            Anchor(self._timer).reading_us,
+            ours=own_ids(watch.processes(), others),
+            expected_us=expected_us(self.target) if here and self.target else None,
+        )
 
     def opened(self) -> Opened:
         """Say what this session runs on."""
@@ -79,6 +111,7 @@ class Session:
             torch.__version__,
             triton.__version__,
             _l2_bytes(self.device),
+            self._seconds,
         )
 
     @property
@@ -97,12 +130,13 @@ class Session:
         """Verify, time and verify again."""
         begun = time.monotonic()
         evidence, call = self._verified(self.load(program))
-        samples_us = self._samples(call, abort_above_us)
+        samples_us, conditions = self.guard.watch(lambda: self._samples(call, abort_above_us))
         error = self._still_right(call)
         timing = summarise(samples_us)
         self._check_possible(timing.latency_us)
         evidence = replace(evidence, max_error=max(evidence.max_error, error))
-        return Timed(timing, None, evidence, 0.0, time.monotonic() - begun)
+        run_s = time.monotonic() - begun
+        return Timed(timing, None, evidence, 0.0, run_s, conditions=conditions)
 
     def load(self, program: Program) -> Launcher:
         """Compile a program and put it on the device; raises DoesNotCompile."""
@@ -114,28 +148,34 @@ class Session:
             raise DoesNotCompile(explain(error, captured())) from error
 
     def _verified(self, launcher: Launcher) -> tuple[Evidence, Call]:
-        """Return the evidence and the call on the last case; raises WrongResult."""
-        found = []
-        for case in self.cases:
-            call = launcher.prepare(case.inputs, self.output.tensor)
-            found.append(self._run_and_judge(case, call))
-        worst = self.conclude(self.cases, found)
+        """Return the evidence and the call, the last case in its slots; raises WrongResult.
+
+        Workspaces are poisoned once, so that both a kernel that reads what nobody wrote and one
+        that goes on from an earlier case are seen.
+        """
+        call = launcher.prepare(self.slots.tensors, self.output.tensor)
+        poison(call.workspaces)
+        found = [self._run_and_judge(case, call) for case in self.cases]
+        try:
+            worst = self.conclude(self.cases, found)
+        except WrongResult as wrong:
+            raise self._sharpened(wrong, call) from None
         rtol = max(case.tolerance.rtol for case in self.cases)
         atol = max(case.tolerance.atol for case in self.cases)
         reference = f"{self.cases[-1].reference}, and small integers"
         return Evidence(reference, self.seeds, worst, rtol, atol), call
 
     def _run_and_judge(self, case: verify.Case, call: Call) -> torch.Tensor:
-        """Queue a run into a poisoned output and its judgement: error, overrun, input changed."""
+        """Queue a run on a case into a poisoned output and its judgement."""
+        self.slots.load(case.inputs)
         self.output.poison()
-        poison(call.workspaces)
         call.run()
         return self.judged(case)
 
     def judged(self, case: verify.Case) -> torch.Tensor:
         """Return, on the device, the output's error, whether it overran, whether inputs changed."""
         error = verify.worst_error(case, self.output.tensor).to(torch.float64)
-        flags = (self.output.overrun(), verify.inputs_changed(case))
+        flags = (self.output.overrun(), verify.inputs_changed(case, self.slots.tensors))
         return torch.stack([error, *(flag.to(torch.float64) for flag in flags)])
 
     def conclude(self, cases: Sequence[verify.Case], found: Sequence[torch.Tensor]) -> float:
@@ -143,15 +183,27 @@ class Session:
         rows = torch.stack(list(found)).tolist()
         for case, (error, overrun, changed) in zip(cases, rows, strict=True):
             if changed:
-                self.refresh()
-                raise WrongResult(f"{case.name}: the program changed its inputs")
-            if overrun:
-                raise WrongResult(f"{case.name}: the program wrote outside its output")
-            if error != error:
-                raise WrongResult(f"{case.name}: elements are NaN or were never written")
-            if error > 1:
-                raise WrongResult(f"{case.name}: off by {error:.3g} times the tolerance")
+                cause, fact = Cause.INPUT_CHANGED, "the program changed its inputs"
+            elif overrun:
+                cause, fact = Cause.OVERRUN, "the program wrote outside its output"
+            elif error != error:
+                cause, fact = Cause.NOT_A_NUMBER, "elements are NaN"
+            elif error > 1:
+                cause, fact = Cause.OFF, f"off by {error:.3g} times the tolerance"
+            else:
+                continue
+            raise WrongResult(cause, f"{case.name}: {fact}", case)
         return max((row[0] for row in rows), default=0.0)
+
+    def _sharpened(self, wrong: WrongResult, call: Call) -> WrongResult:
+        """Tell NaN that was computed from elements that were never written, by one more run."""
+        if wrong.cause is not Cause.NOT_A_NUMBER or wrong.case is None:
+            return wrong
+        self._run_and_judge(wrong.case, call)
+        if not self.output.untouched():
+            return wrong
+        fact = "elements were never written"
+        return WrongResult(Cause.NOT_WRITTEN, f"{wrong.case.name}: {fact}", wrong.case)
 
     def _samples(self, call: Call, abort_above_us: float | None) -> list[float]:
         samples = self.timer.samples_us(call.run, QUICK)
@@ -163,13 +215,16 @@ class Session:
         return samples
 
     def _still_right(self, call: Call) -> float:
-        """Judge the output of the last timed run, and of one more run into a poisoned output."""
-        case = self.cases[-1]
-        found = [self.judged(case), self._run_and_judge(case, call)]
+        """Judge the output of the last timed run, and of a run after the data were exchanged.
+
+        The program keeps its workspaces, so one that computes once and repeats itself is seen.
+        """
+        last, other = self.cases[-1], self.cases[-2]
+        found = [self.judged(last), self._run_and_judge(other, call)]
         try:
-            return self.conclude([case, case], found)
+            return self.conclude([last, other], found)
         except WrongResult as error:
-            raise WrongResult(f"after timing, {error}") from error
+            raise WrongResult(Cause.LATER, f"after timing, {error}") from error
 
     def _check_possible(self, latency_us: float) -> None:
         """Raise WrongResult on a time that the data sheet of this very device rules out."""
@@ -178,7 +233,8 @@ class Session:
         least = least_us(self.workload, self.target)
         if latency_us < least:
             raise WrongResult(
-                f"impossible time: {latency_us:.3g} us, the data sheet permits {least:.3g} us"
+                Cause.IMPOSSIBLE,
+                f"impossible time: {latency_us:.3g} us, the data sheet permits {least:.3g} us",
             )
 
 
@@ -192,6 +248,14 @@ def usable(device: torch.device) -> torch.device:
         there = f"cuda:0 to cuda:{count - 1}" if count else "none"
         raise NoGpu(f"torch {torch.__version__} finds no such CUDA device; there is {there}")
     return torch.device("cuda", index)
+
+
+def uuid_of(device: torch.device) -> str:
+    """Return the device's UUID as the driver spells it, "" for what is no GPU or has none."""
+    if device.type != "cuda":
+        return ""
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", "")
+    return f"GPU-{uuid}" if uuid else ""
 
 
 def _l2_bytes(device: torch.device) -> int:

@@ -7,7 +7,7 @@ from triton.runtime.errors import OutOfResources
 
 from measure.child import first_line
 from measure.launch import BadArgument
-from measure.measurement import Failed, Failure
+from measure.measurement import Cause, Failed, Failure
 from measure.session import DoesNotCompile, WrongResult
 
 
@@ -15,16 +15,18 @@ def failure_of(error: BaseException) -> Failed:
     """Turn what a program raised into a failure with its kind."""
     match error:
         case WrongResult():
-            return Failed(Failure.CORRECTNESS, str(error))
-        case OutOfResources() | BadArgument():
-            return Failed(Failure.CONSTRAINTS, _brief(error))
+            return Failed(Failure.CORRECTNESS, str(error), cause=error.cause)
+        case OutOfResources():
+            return Failed(Failure.CONSTRAINTS, _brief(error), cause=Cause.OUT_OF_RESOURCES)
+        case BadArgument():
+            return Failed(Failure.CONSTRAINTS, _brief(error), cause=Cause.BAD_ARGUMENT)
         case torch.OutOfMemoryError():
             torch.cuda.empty_cache()
-            return Failed(Failure.RUNTIME, "out of device memory")
+            return Failed(Failure.RUNTIME, "out of device memory", cause=Cause.OUT_OF_MEMORY)
         case DoesNotCompile():
-            return Failed(Failure.COMPILE, str(error))
+            return Failed(Failure.COMPILE, str(error), cause=Cause.REFUSED)
         case _:
-            return Failed(Failure.RUNTIME, _brief(error))
+            return Failed(Failure.RUNTIME, _brief(error), cause=Cause.RAISED)
 
 
 def _brief(error: BaseException) -> str:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import torch
 
-from measure import reference, sample_data
+from measure import reference, sample_data, second_opinion
 from measure.tensor import TORCH_DTYPES
 from search_space.dtype import DTYPES
 from search_space.expr import Call, Expr, Read, reads, walk
@@ -76,10 +76,15 @@ class Case:
     reference: str
 
 
-def random_case(workload: Workload, seed: int, device: torch.device) -> Case:
-    """Make inputs by ``seed`` and evaluate the reference on them."""
+def random_case(
+    workload: Workload, seed: int, device: torch.device, *, doubted: bool = False
+) -> Case:
+    """Make inputs by ``seed`` and evaluate the reference on them.
+
+    ``doubted`` holds the reference against a second one; raises second_opinion.Disagreement.
+    """
     inputs = sample_data.random_inputs(workload, seed, device)
-    return _case(workload, f"seed {seed}", inputs, exact=False)
+    return _case(workload, f"seed {seed}", inputs, exact=False, doubted=doubted)
 
 
 def edge_case(workload: Workload, seed: int, device: torch.device) -> Case:
@@ -104,9 +109,9 @@ def worst_error(case: Case, output: torch.Tensor) -> torch.Tensor:
     return error.max()
 
 
-def inputs_changed(case: Case) -> torch.Tensor:
-    """Return, on the device, whether any input differs from what it was."""
-    return (checksums(case.inputs) != case.checksums).any()
+def inputs_changed(case: Case, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return, on the device, whether ``inputs`` hold anything but the data of the case."""
+    return (checksums(inputs) != case.checksums).any()
 
 
 def checksums(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -125,8 +130,17 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return bits
 
 
-def _case(workload: Workload, name: str, inputs: list[torch.Tensor], *, exact: bool) -> Case:
+def _case(
+    workload: Workload,
+    name: str,
+    inputs: list[torch.Tensor],
+    *,
+    exact: bool,
+    doubted: bool = False,
+) -> Case:
     results = reference.evaluate(workload, inputs)
+    if doubted:
+        second_opinion.hold(workload, inputs, results)
     expected = results[workload.output.name]
     allowance = tolerance(workload, inputs, results, exact=exact)
     if workload.output.dtype != "float64":

@@ -34,6 +34,7 @@ TYPES: dict[str, type[Any]] = {
         program.Kernel,
         program.Program,
         measurement.CompiledFacts,
+        measurement.Conditions,
         measurement.Timing,
         measurement.Evidence,
         measurement.Timed,
@@ -43,6 +44,9 @@ TYPES: dict[str, type[Any]] = {
         *job.TYPES,
     )
 }
+
+
+_ENUMS = {"Failure": measurement.Failure, "Cause": measurement.Cause}
 
 
 class BadMessage(ValueError):
@@ -63,8 +67,8 @@ def decode(data: bytes) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, measurement.Failure):
-        return {"$": "Failure", "value": value.value}
+    if isinstance(value, (measurement.Failure, measurement.Cause)):
+        return {"$": type(value).__name__, "value": value.value}
     if is_dataclass(value) and type(value).__name__ in TYPES:
         held = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
         return {"$": type(value).__name__, **held}
@@ -86,6 +90,6 @@ def _value(data: Any) -> Any:
     name = data.get("$")
     if name is None:
         return held
-    if name == "Failure":
-        return measurement.Failure(held["value"])
+    if name in _ENUMS:
+        return _ENUMS[name](held["value"])
     return TYPES[name](**held)

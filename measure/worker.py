@@ -7,35 +7,47 @@ parent starts another worker.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import torch
+
 from measure.contest import Contest
-from measure.job import Broken, Compare, Measure, Open, Opened, Verify
-from measure.measurement import Failed, Failure
-from measure.session import NoGpu, Session
+from measure.job import (
+    Broken,
+    Compare,
+    Disagreed,
+    Identify,
+    Identity,
+    Measure,
+    Open,
+    Opened,
+    Verify,
+)
+from measure.measurement import Cause, Failed, Failure
+from measure.second_opinion import Disagreement
+from measure.session import NoGpu, Session, usable, uuid_of
 from measure.trouble import failure_of, healthy
 
 
 class Worker:
-    """Answers Open with Opened, then Verify with Evidence, Measure with Timed, Compare with Rounds.
+    """Answers Identify with Identity and Open with Opened or Disagreed.
 
-    Any of the latter may be answered with Failed, or with Broken.
+    Then Verify with Evidence, Measure with Timed and Compare with Rounds. Any may be answered with
+    Failed, or with Broken.
     """
 
     def __init__(self) -> None:
         self._session: Session | None = None
 
     def handle(
-        self, request: Open | Verify | Measure | Compare, note: Callable[[str], None]
+        self, request: Identify | Open | Verify | Measure | Compare, note: Callable[[str], None]
     ) -> Any:
         """Answer one request."""
+        if isinstance(request, Identify):
+            return _identity(request)
         if isinstance(request, Open):
-            self._session = None
-            try:
-                self._session = Session(request)
-            except NoGpu as missing:
-                return Failed(Failure.RUNTIME, str(missing))
-            return self._session.opened()
+            return self._opened(request)
         if self._session is None:
             raise RuntimeError("the first request of a worker is Open")
         if isinstance(request, Compare):
@@ -46,14 +58,25 @@ class Worker:
             return _attempt(session, lambda: session.check(request.program))
         return _attempt(session, lambda: session.measure(request.program, request.abort_above_us))
 
-    def _opened(self, request: Open) -> Opened | Failed:
+    def _opened(self, request: Open) -> Opened | Disagreed | Failed:
         self._session = None
         try:
             self._session = Session(request)
-        except (RuntimeError, AssertionError) as error:
-            # How torch says that there is no such device, or no memory left on it.
-            return failure_of(error)
+        except Disagreement as error:
+            return Disagreed(str(error))
+        except NoGpu as missing:
+            return Failed(Failure.RUNTIME, str(missing))
+        except torch.OutOfMemoryError as error:
+            failed = failure_of(error)
+            return replace(failed, detail=f"{failed.detail} for the data of the workload")
         return self._session.opened()
+
+
+def _identity(request: Identify) -> Identity | Failed:
+    try:
+        return Identity(uuid_of(usable(torch.device(request.device))))
+    except NoGpu as missing:
+        return Failed(Failure.RUNTIME, str(missing))
 
 
 def _attempt(
@@ -64,7 +87,9 @@ def _attempt(
         return action()
     except Exception as error:  # noqa: BLE001  a program may make anything fail
         failed = failure_of(error)
-        return failed if healthy(session.device) else Broken(failed, turn())
+        if healthy(session.device):
+            return failed
+        return Broken(replace(failed, cause=Cause.DEVICE_LOST), turn())
 
 
 handle = Worker().handle

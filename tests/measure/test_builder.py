@@ -17,7 +17,7 @@ import triton
 from measure.builder import BuilderPool, BuildError
 from measure.compiler import compile_kernel
 from measure.job import Built
-from measure.measurement import Failed, Failure
+from measure.measurement import Cause, Failed, Failure
 
 SM90 = ("cuda", 90, 32)
 SM80 = ("cuda", 80, 32)
@@ -131,7 +131,10 @@ def test_endless_build_is_killed_at_its_deadline() -> None:
     with BuilderPool(1, timeout_s=8) as pool:
         failed = pool.submit(kernels.with_source(good, ENDLESS), SM90)
         built = pool.submit(good, SM90)
-        assert failed.result() == Failed(Failure.TIMEOUT, "the build took more than 8 s", build_s=8)
+        late = Failed(
+            Failure.TIMEOUT, "the build took more than 8 s", build_s=8, cause=Cause.BUILD_DEADLINE
+        )
+        assert failed.result() == late
         assert isinstance(built.result(), Built)
 
 
