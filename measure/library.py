@@ -21,13 +21,18 @@ LibraryCall = Callable[[Sequence[torch.Tensor], torch.Tensor], None]
 
 @dataclass(frozen=True)
 class _View:
-    """An input of the workload with its dimensions permuted."""
+    """An input of the workload with its dimensions permuted.
+
+    ``trailing`` adds a last dimension of 1: one element for each row of the product.
+    """
 
     position: int
     order: tuple[int, ...]
+    trailing: bool = False
 
     def of(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        return inputs[self.position].permute(self.order)
+        view = inputs[self.position].permute(self.order)
+        return view.unsqueeze(-1) if self.trailing else view
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class _Product:
         if self.dtype == "int8":
             torch._int_mm(a, b, out=out)
         elif self.dtype == "float8_e4m3":
-            _scaled(a, b, out)
+            return _scaled(self.steps, inputs, a, b, out)
         elif self.dtype != self.out_dtype:
             product = torch.bmm if self.batched else torch.mm
             product(a, b, out_dtype=out.dtype, out=out)
@@ -239,10 +244,14 @@ def _operand(
     names = [t.name for t in workload.inputs]
     if not isinstance(value, Read) or value.tensor not in names:
         return None
-    axes = _axes_of(value.index)
-    if not axes or axes != out_axes[-len(axes) :]:
-        return None
-    return _View(names.index(value.tensor), tuple(range(len(axes))))
+    axes, position = _axes_of(value.index), names.index(value.tensor)
+    if workload.tensors[value.tensor].elements == 1:
+        return _View(position, tuple(range(len(axes))))
+    if axes and axes == out_axes[-len(axes) :]:
+        return _View(position, tuple(range(len(axes))))
+    if axes and axes == out_axes[-1 - len(axes) : -1]:
+        return _View(position, tuple(range(len(axes))), trailing=True)
+    return None
 
 
 def _apply(step: _Step, inputs: Sequence[torch.Tensor], out: torch.Tensor) -> None:
@@ -254,9 +263,42 @@ def _apply(step: _Step, inputs: Sequence[torch.Tensor], out: torch.Tensor) -> No
     _OPERATIONS[step.function](out, operand)
 
 
-def _scaled(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-    """Multiply 8-bit floats with unit scales, accumulating fast as the library does by default."""
+def _scaled(
+    steps: Sequence[_Step],
+    inputs: Sequence[torch.Tensor],
+    a: torch.Tensor,
+    b: torch.Tensor,
+    out: torch.Tensor,
+) -> int:
+    """Multiply 8-bit floats, accumulating fast as the library does by default.
+
+    Up to two factors of one element and a bias go into the call; return how many steps did.
+    """
+    scales: list[torch.Tensor] = []
+    for step in steps[:2]:
+        if step.function == "mul" and isinstance(step.operand, _View):
+            scale = step.operand.of(inputs)
+            if scale.numel() == 1:
+                scales.append(scale.view(()))
+                continue
+        break
+    done = len(scales)
     one = torch.ones((), dtype=torch.float32, device=a.device)
+    scales += [one] * (2 - done)
+    bias = None
+    if len(steps) > done and steps[done].function == "add":
+        operand = steps[done].operand
+        added = operand.of(inputs) if isinstance(operand, _View) else None
+        if added is not None and added.dim() == 1 and added.dtype == out.dtype:
+            bias, done = added, done + 1
     torch._scaled_mm(
-        a, b, scale_a=one, scale_b=one, out_dtype=out.dtype, use_fast_accum=True, out=out
+        a,
+        b,
+        scale_a=scales[0],
+        scale_b=scales[1],
+        bias=bias,
+        out_dtype=out.dtype,
+        use_fast_accum=True,
+        out=out,
     )
+    return done

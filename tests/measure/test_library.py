@@ -45,6 +45,8 @@ def test_every_layout(trans_a: bool, trans_b: bool, batch: int) -> None:
         ("bias", "gelu_tanh"),
         ("silu", "scale:0.5", "residual"),
         ("scale:0.125", "bias", "relu"),
+        ("scale_a", "scale_b", "bias"),
+        ("row_scale", "column_scale", "relu"),
         ("gelu",),
     ],
 )
