@@ -133,7 +133,7 @@ def make_strategy(workload: Workload, target: Target, wishes: Wishes) -> Strateg
         from autosched.tune.evolution import EvolutionSearch
 
         model = make_cost_model(wishes.cost_model, seed)
-        return EvolutionSearch(found, target, model, seed, trials=wishes.options.trials)
+        return EvolutionSearch(found, target, model, seed, horizon=wishes.options.horizon)
     if wishes.strategy == "random":
         from autosched.tune.random_search import RandomSearch
 

@@ -52,7 +52,7 @@ class Searches:
 
     def run(self, strategy: str, seed: int) -> Search:
         """Run one search to its last trial: nothing but their number ends it."""
-        options = Options(trials=self._trials, batch=self._batch, seed=seed)
+        options = Options(self._trials, self._batch, seed=seed, horizon=self._trials)
         wishes = assemble.Wishes(options, strategy=STRATEGIES[strategy])
         with assemble.open_tuner(self._task, self._machine, wishes) as tuner:
             result = tuner.run(None, lambda _: None)

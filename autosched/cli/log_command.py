@@ -12,8 +12,16 @@ import click
 from autosched.cli import wording
 from autosched.cli.exit_code import ExitCode
 from autosched.cli.output import Output, with_output
-from measure.log import AnyRecord, Damage, LogContents, best, read
-from measure.record import Failing, FinalRecord, RunRecord, StopRecord, Success, TrialRecord
+from measure.log import Damage, LogContents, best, read
+from measure.record import (
+    AnyRecord,
+    Failing,
+    FinalRecord,
+    RunRecord,
+    StopRecord,
+    Success,
+    TrialRecord,
+)
 
 _log_argument = click.argument(
     "log", metavar="LOG", type=click.Path(exists=True, dir_okay=False, path_type=Path)

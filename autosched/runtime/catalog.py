@@ -13,8 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from autosched.runtime.errors import NoLog
-from measure.log import AnyRecord, Damage, best, read
-from measure.record import FinalRecord, TrialRecord
+from measure.log import Damage, best, read
+from measure.record import AnyRecord, FinalRecord, TrialRecord
 
 
 class Refusal(StrEnum):

@@ -18,7 +18,7 @@ Stop = Literal["trials", "budget", "early stopping", "exhausted", "interrupted"]
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come. ``failures`` counts by kind; rates are over the whole run.
+    """How far a run has come. ``failures`` counts by kind; rates are of what is measured now.
 
     ``trials`` are attempts with an outcome, ``built`` those of them that compiled. ``left_s`` is
     an estimate, None before the first outcome.
@@ -36,11 +36,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class RunStarted:
-    """A run begins, on this device, with this many trials to come."""
+    """A run of so many trials begins on this device; ``recorded`` of them are in the log."""
 
     label: str
     device: DeviceInfo
     trials: int
+    recorded: int = 0
 
 
 @dataclass(frozen=True)

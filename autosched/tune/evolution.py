@@ -8,7 +8,7 @@ model; a share polishes the neighbourhood of the best measured; a few are drawn 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.random import Generator
@@ -28,7 +28,7 @@ from search_space.target import Target
 POPULATION = 1024
 GENERATIONS = 4
 #: Share of every later batch drawn at random, and taken beside the best measured: the second
-#: once ``LATE`` of the trials are proposed.
+#: once ``LATE`` of the horizon is proposed.
 EPSILON = 0.05
 POLISH, LATE_POLISH, LATE = 0.2, 0.4, 0.6
 #: The best measured whose neighbours are polished, and that seed the population.
@@ -51,7 +51,8 @@ ALIKE = 0.2
 class EvolutionSearch:
     """Evolution guided by ``model``, in batches; equal arguments and tellings, equal proposals.
 
-    ``trials`` is how many will be asked for in all, if that is known: polishing grows late.
+    ``horizon`` is the number of candidates that the search is planned for: polishing grows late
+    in it. It is no bound, and asking for more changes nothing that was proposed before.
     """
 
     name = "evolution"
@@ -63,7 +64,7 @@ class EvolutionSearch:
         model: CostModel,
         seed: int,
         *,
-        trials: int | None = None,
+        horizon: int | None = None,
         population: int = POPULATION,
         generations: int = GENERATIONS,
     ) -> None:
@@ -73,7 +74,7 @@ class EvolutionSearch:
         self._model = model
         self._analytic = AnalyticModel()
         self._seed = seed
-        self._trials = trials
+        self._horizon = horizon
         self._population = population
         self._generations = generations
         self._asked = 0
@@ -81,6 +82,22 @@ class EvolutionSearch:
         self._told: list[Told] = []
         self._proposed: set[Key] = set()
         self._shortlist = self._survey(np.random.default_rng([seed]))
+
+    @property
+    def sketches(self) -> Sequence[Sketch]:
+        """Where candidates come from."""
+        return [grid.sketch for grid in self._grids]
+
+    @property
+    def settings(self) -> Mapping[str, str | int | None]:
+        """The other arguments."""
+        return {
+            "seed": self._seed,
+            "cost_model": self._model.name,
+            "horizon": self._horizon,
+            "population": self._population,
+            "generations": self._generations,
+        }
 
     def tell(self, told: Sequence[Told]) -> None:
         """Remember what came of candidates; the model is fitted when next asked."""
@@ -131,7 +148,7 @@ class EvolutionSearch:
         return found
 
     def _polish_share(self, count: int) -> int:
-        late = self._trials is not None and len(self._proposed) >= LATE * self._trials
+        late = self._horizon is not None and len(self._proposed) >= LATE * self._horizon
         return int(count * (LATE_POLISH if late else POLISH))
 
     def _beside_best(self) -> Population:

@@ -11,12 +11,15 @@ from autosched.codegen.render import RENDERING_VERSION
 from autosched.tune.options import Options
 from autosched.tune.result import Trial
 from measure.comparison import Comparison
-from measure.log import AnyRecord, LogWriter
+from measure.log import LogWriter
 from measure.measurement import Failed, Timing
 from measure.record import (
+    AnyRecord,
     Entrant,
     FinalRecord,
     Provenance,
+    ResumeRecord,
+    RoundRecord,
     RunRecord,
     StopRecord,
     TimingText,
@@ -55,16 +58,41 @@ class Journal:
         self._seed = seed
         self._now = now
 
-    def start(self, spec: Mapping[str, Any], options: Options, strategy: str) -> None:
-        """Write what was asked for."""
+    def start(self, spec: Mapping[str, Any], options: Options, identity: Mapping[str, Any]) -> None:
+        """Write what was asked for, and what proposals will depend on beside outcomes."""
         self._append(
             lambda: RunRecord(
                 run=self._run,
                 spec=dict(spec),
-                options={**options.to_data(), "strategy": strategy},
+                options=options.to_data(),
                 device=self._device.kind,
                 target=self._device.target_name,
                 gpu=self._device.gpu_name,
+                workload=self._workload,
+                identity=dict(identity),
+                provenance=self._provenance(),
+            )
+        )
+
+    def resume(self, options: Options, trials: int) -> None:
+        """Write that the run goes on after ``trials`` that it recorded."""
+        self._append(
+            lambda: ResumeRecord(
+                run=self._run,
+                options=options.to_data(),
+                trials=trials,
+                provenance=self._provenance(),
+            )
+        )
+
+    def round(self, number: int, trials: Sequence[int], abort_above_us: float | None) -> None:
+        """Write which trials of a batch are handed over, and the time to give them up above."""
+        self._append(
+            lambda: RoundRecord(
+                run=self._run,
+                round=number,
+                trials=tuple(trials),
+                abort_above_us=abort_above_us,
                 provenance=self._provenance(),
             )
         )

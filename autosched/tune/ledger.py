@@ -1,4 +1,4 @@
-"""The attempts of a run and how far it has come. Knows no strategy and no device."""
+"""The attempts of a run and how far it has come, as they arrive. Decides nothing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from collections.abc import Callable
 
 from autosched.tune.events import Progress
 from autosched.tune.result import Trial
-from measure.measurement import Failed, Failure, Timed
-
-#: A gain is above noise if it is more than this share of the incumbent's time, and more than
-#: half of the interval of its own.
-LEAST_GAIN = 0.003
+from measure.measurement import Failed, Failure
 
 
 class Ledger:
@@ -21,22 +17,21 @@ class Ledger:
         self._total = total
         self._clock = clock
         self._started_s = clock()
+        self._recorded = 0
         self._trials: list[Trial] = []
         self._failures: Counter[str] = Counter()
         self._incumbent: Trial | None = None
-        #: Time that later ones are compared with, and the first attempt not yet behind it.
-        self._mark_us = float("inf")
-        self._marked = 0
 
-    def enter(self, trial: Trial) -> bool:
-        """Take in an outcome; say whether it is the new incumbent."""
+    def enter(self, trial: Trial, *, recorded: bool = False) -> bool:
+        """Take in an outcome; say whether it is the new incumbent.
+
+        ``recorded`` ones come from the log: no time was spent on them now.
+        """
         self._trials.append(trial)
+        self._recorded += recorded
         if isinstance(trial.measurement, Failed):
             self._failures[trial.measurement.kind.value] += 1
             return False
-        if trial.measurement.latency_us < self._mark_us - self._noise_us(trial.measurement):
-            self._mark_us = trial.measurement.latency_us
-            self._marked = len(self._trials)
         if self.incumbent_us is None or trial.measurement.latency_us < self.incumbent_us:
             self._incumbent = trial
             return True
@@ -53,19 +48,20 @@ class Ledger:
         return self._incumbent.latency_us if self._incumbent else None
 
     @property
-    def since_gain(self) -> int:
-        """Attempts since the last gain above noise."""
-        return len(self._trials) - self._marked
+    def elapsed_s(self) -> float:
+        """Seconds since the run began, or went on."""
+        return self._clock() - self._started_s
 
     @property
-    def elapsed_s(self) -> float:
-        """Seconds since the run began."""
-        return self._clock() - self._started_s
+    def measured(self) -> int:
+        """Attempts made now, and not taken from the log."""
+        return len(self._trials) - self._recorded
 
     def progress(self) -> Progress:
         """Return how far the run has come."""
-        done, elapsed_s = len(self._trials), self.elapsed_s
+        done, measured, elapsed_s = len(self._trials), self.measured, self.elapsed_s
         unbuilt = self._failures[Failure.COMPILE] + self._failures[Failure.CONSTRAINTS]
+        left = max(0, self._total - done)
         return Progress(
             trials=done,
             total=self._total,
@@ -73,12 +69,6 @@ class Ledger:
             failures=dict(self._failures),
             incumbent_us=self.incumbent_us,
             elapsed_s=elapsed_s,
-            trials_per_s=done / elapsed_s if elapsed_s > 0 else 0.0,
-            left_s=elapsed_s / done * max(0, self._total - done) if done else None,
+            trials_per_s=measured / elapsed_s if elapsed_s > 0 else 0.0,
+            left_s=elapsed_s / measured * left if measured else None,
         )
-
-    def _noise_us(self, timed: Timed) -> float:
-        if self._mark_us == float("inf"):
-            return 0.0
-        spread = (timed.timing.high_us - timed.timing.low_us) / 2
-        return max(LEAST_GAIN * self._mark_us, spread)

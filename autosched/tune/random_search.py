@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from autosched.tune.candidate import Candidate, Key
@@ -21,7 +21,9 @@ class RandomSearch:
     name = "random"
 
     def __init__(self, sketches: Sequence[Sketch], target: Target, seed: int) -> None:
-        self._sketches = list(sketches)
+        self.sketches: Sequence[Sketch] = tuple(sketches)
+        self.settings: Mapping[str, str | int | None] = {"seed": seed}
+        self._open = list(sketches)
         self._target = target
         self._rng = Random(seed)
         self._proposed: set[Key] = set()
@@ -30,7 +32,7 @@ class RandomSearch:
         """Return up to ``count`` new candidates; fewer when the space is nearly exhausted."""
         found: list[Candidate] = []
         stale = 0
-        while len(found) < count and stale < STALE_DRAWS and self._sketches:
+        while len(found) < count and stale < STALE_DRAWS and self._open:
             candidate = self._draw()
             if candidate is None or candidate.key in self._proposed:
                 stale += 1
@@ -44,9 +46,9 @@ class RandomSearch:
         """Ignore what came of earlier candidates."""
 
     def _draw(self) -> Candidate | None:
-        sketch = self._rng.choice(self._sketches)
+        sketch = self._rng.choice(self._open)
         choices = random_choices(sketch, self._target, self._rng)
         if choices is None:
-            self._sketches.remove(sketch)
+            self._open.remove(sketch)
             return None
         return Candidate(sketch, choices, 0.0, "random")

@@ -58,6 +58,8 @@ class TuningResult:
     comparison: Comparison | None
     stopped: Stop
     elapsed_s: float
+    #: How many of the trials were taken from the log.
+    recorded: int = 0
 
     @property
     def interrupted(self) -> bool:
@@ -72,8 +74,8 @@ class TuningResult:
 
     @property
     def trials_per_s(self) -> float:
-        """Attempts a second, finals included in the time."""
-        return len(self.trials) / self.elapsed_s if self.elapsed_s > 0 else 0.0
+        """Attempts a second made now, finals included in the time."""
+        return (len(self.trials) - self.recorded) / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
 
 def fastest(trials: tuple[Trial, ...] | list[Trial], count: int) -> list[Trial]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from autosched.tune.candidate import Candidate
 from measure.measurement import Measurement, Timed
+from search_space.sketch import Sketch
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,14 @@ class Strategy(Protocol):
     """Proposes schedules. Its proposals depend on its arguments and on what it was told only."""
 
     name: str
+
+    @property
+    def sketches(self) -> Sequence[Sketch]:
+        """Where candidates come from."""
+
+    @property
+    def settings(self) -> Mapping[str, str | int | None]:
+        """The arguments that proposals depend on beside sketches and target, for the log."""
 
     def ask(self, count: int) -> list[Candidate]:
         """Return up to ``count`` legal candidates, none proposed before.

@@ -1,8 +1,8 @@
-"""The loop: ask, render, build, measure, tell. Picks no schedule and measures nothing itself.
+"""The loop: propose, build, measure, tell. Picks no schedule and measures nothing itself.
 
-Two batches are on their way at any time: while one is measured, the next is proposed and its
-builds start. What is asked for batch r+1 therefore depends on outcomes through batch r-1 alone,
-told in the order of proposals, so a seed and the measured times determine every proposal.
+What is proposed next follows from ``course``: building, measuring and training overlap, and the
+clock leaves no trace in proposals. A run that is resumed goes the same way through its recorded
+outcomes first, and measures what has none.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from typing import Any
 
-from autosched.codegen.render import render
 from autosched.spec.task import Task
-from autosched.tune.candidate import Candidate
+from autosched.tune.course import OVERLAP, Course, Proposal
 from autosched.tune.events import (
     Event,
     FinalsDone,
@@ -29,28 +28,19 @@ from autosched.tune.events import (
     Stop,
     TrialDone,
 )
+from autosched.tune.identity import ResumeRefused, device_differences, differences, identity
 from autosched.tune.journal import Journal
 from autosched.tune.ledger import Ledger
 from autosched.tune.options import Options
 from autosched.tune.predicted import PredictedTimes
+from autosched.tune.recorded import Diverged, Flight, Passage, RecordedRun
 from autosched.tune.result import Best, Trial, TuningResult, fastest
-from autosched.tune.strategy import Strategy, Told
+from autosched.tune.strategy import Strategy
 from measure.comparison import Comparison
 from measure.log import LogWriter
-from measure.measurement import Failed, Failure, Measurement, Timed, Timing
+from measure.measurement import Measurement, Timed, Timing
 from measure.service import Pending, Service
-from search_space.apply import IllegalStep
-from search_space.program import Program
 from search_space.target import Target
-
-#: Batches on their way at a time.
-OVERLAP = 2
-#: The first batches, proposed before any outcome is known, are this share of a whole one.
-FIRST_SHARE = 0.5
-#: A candidate slower than the incumbent by this factor is not timed to the end.
-ABORT_FACTOR = 3.0
-#: Times that a strategy is asked again in place of candidates whose program was known.
-REFILLS = 4
 
 
 def tune(
@@ -67,7 +57,9 @@ def tune(
     finals: int = 8,
     final_rounds: int = 50,
     seed: int = 0,
+    horizon: int = 320,
     run: str = "",
+    resume: RecordedRun | None = None,
     events: Callable[[Event], None] = lambda _: None,
     predictions: PredictedTimes | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -76,16 +68,25 @@ def tune(
     """Search for a fast schedule of ``task`` and return all that was tried.
 
     ``service`` must be open for the workload and stays the caller's; so does ``log``. The bounds
-    are those of ``Options``; ``seed`` is for the log, where ``run`` names the run (by default
-    after the workload, the time and the seed). ``predictions`` are told of every program, for a
-    service that takes its times from them. ``clock`` gives seconds that never go back, ``now``
-    the time in UTC. An interrupt from the keyboard ends the search; what was found is kept.
+    are those of ``Options``; ``seed`` and ``horizon`` are for the log, where ``run`` names the run
+    (by default after the workload, the time and the seed). ``resume`` is a run to go on with:
+    ``strategy`` must be as new, is asked for and told what the run recorded, and goes on from
+    there; ``trials`` are the total, ``budget_s`` counts from now. ``predictions`` are told of
+    every program, for a service that takes its times from them. ``clock`` gives seconds that
+    never go back, ``now`` the time in UTC. An interrupt from the keyboard ends the search; what
+    was found is kept.
 
     Raises:
+        ResumeRefused: something has changed that proposals depend on, or they are not those of
+            the log. Nothing was measured or written.
         measure.disk.StorageError: the log cannot be written; what it holds stays sound.
         measure.service.NoDevice: the device is gone.
     """
-    options = Options(trials, batch, budget_s, early_stopping, finals, final_rounds, seed)
+    options = Options(trials, batch, budget_s, early_stopping, finals, final_rounds, seed, horizon)
+    known = identity(task.workload, target, strategy, batch)
+    if resume is not None:
+        refuse_changed(resume, known, service)
+        run = resume.start.run
     journal = Journal(
         log,
         run=run or f"{task.workload.key}-{now():%Y%m%dT%H%M%S%f}-{seed}",
@@ -98,26 +99,36 @@ def tune(
         task=task,
         target=target,
         service=service,
-        strategy=strategy,
+        course=Course(task.workload, target, strategy, batch),
         journal=journal,
         options=options,
+        resume=resume,
         events=events,
         predictions=predictions,
         ledger=Ledger(options.trials, clock),
     )
-    return search.run()
+    return search.run(known)
+
+
+def refuse_changed(
+    resume: RecordedRun, known: Mapping[str, Any], service: Service | None = None
+) -> None:
+    """Raise ResumeRefused where what ``resume`` says of itself is not ``known``, an identity.
+
+    With ``service`` what measures counts too.
+    """
+    start = resume.start
+    found = differences(start.identity, known)
+    if service is not None:
+        found += device_differences(start, service.device)
+    if found:
+        raise ResumeRefused(f"the run {start.run} cannot go on:", found)
 
 
 @dataclass
-class _Batch:
-    """Trials on their way: candidates with programs, those refused at once, and what is pending.
+class _Flight(Flight):
+    """A batch on its way, and what is pending of it."""
 
-    ``numbers`` are the trials' numbers, by the order of submission.
-    """
-
-    round: int
-    candidates: list[tuple[int, Candidate, Program]] = field(default_factory=list)
-    outcomes: dict[int, Told] = field(default_factory=dict)
     pending: Pending | None = None
 
 
@@ -128,25 +139,22 @@ class _Search:
     task: Task
     target: Target
     service: Service
-    strategy: Strategy
+    course: Course
     journal: Journal
     options: Options
+    resume: RecordedRun | None
     events: Callable[[Event], None]
     predictions: PredictedTimes | None
     ledger: Ledger
-    proposed: int = 0
-    rounds: int = 0
-    fingerprints: set[str] = field(default_factory=set)
     stopped: Stop | None = None
     #: Outcomes come from the service's threads.
     lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def run(self) -> TuningResult:
-        self.events(RunStarted(self.task.workload.label, self.service.device, self.options.trials))
-        self.journal.start(self.task.spec, self.options, self.strategy.name)
+    def run(self, known: Mapping[str, Any]) -> TuningResult:
         comparison, entrants = None, list[Trial]()
+        waiting = self._begin(known)
         try:
-            self._search()
+            self._search(waiting)
             entrants = self._entrants()
             comparison = self._finals(entrants)
         except KeyboardInterrupt:
@@ -154,105 +162,100 @@ class _Search:
         with self.lock:
             return self._result(entrants, comparison)
 
-    def _search(self) -> None:
-        waiting: deque[_Batch] = deque()
-        while self._propose(waiting):
-            batch = waiting.popleft()
-            if batch.pending is not None:
-                batch.pending.results()
-            told = [batch.outcomes[number] for number in sorted(batch.outcomes)]
-            self.strategy.tell(told)
-            self.events(RoundDone(batch.round, self.ledger.progress()))
+    def _begin(self, known: Mapping[str, Any]) -> deque[_Flight]:
+        """Start the run, or go through what it recorded; return the batches on their way."""
+        flights = self._catch_up(self.resume) if self.resume else deque[_Flight]()
+        count = len(self.ledger.trials)
+        if self.resume:
+            self.journal.resume(self.options, count)
+        else:
+            self.journal.start(self.task.spec, self.options, known)
+        label = self.task.workload.label
+        self.events(RunStarted(label, self.service.device, self.options.trials, count))
+        return flights
 
-    def _propose(self, waiting: deque[_Batch]) -> bool:
+    def _catch_up(self, resume: RecordedRun) -> deque[_Flight]:
+        passage = Passage(self.course, resume.trials)
+        try:
+            flights = passage.go()
+        except Diverged as error:
+            what = f"the run {resume.start.run} cannot go on:"
+            raise ResumeRefused(what, (str(error),)) from error
+        for batch, outcomes in passage.passed:
+            for proposal in batch.proposals:
+                self._learn(proposal)
+                if proposal.number in outcomes:
+                    trial = _trial(batch.round, proposal, outcomes[proposal.number])
+                    self.ledger.enter(trial, recorded=True)
+        return deque(_Flight(flight.batch, flight.outcomes) for flight in flights)
+
+    def _search(self, waiting: deque[_Flight]) -> None:
+        for flight in waiting:
+            self._submit(flight)
+        while self._propose(waiting):
+            flight = waiting.popleft()
+            if flight.pending is not None:
+                flight.pending.results()
+            if not flight.missing:
+                self.course.tell(flight.batch, flight.outcomes)
+            self.events(RoundDone(flight.batch.round, self.ledger.progress()))
+
+    def _propose(self, waiting: deque[_Flight]) -> bool:
         """Have ``OVERLAP`` batches on their way where there is more to try; any at all?"""
         while len(waiting) < OVERLAP and self._goes_on():
-            batch = self._ask()
-            if not (batch.candidates or batch.outcomes):
+            flight = _Flight(self.course.propose())
+            if not flight.batch.proposals:
                 self.stopped = "exhausted"
                 break
-            waiting.append(batch)
-            self._submit(batch)
+            for proposal in flight.batch.proposals:
+                self._learn(proposal)
+            waiting.append(flight)
+            self._submit(flight)
         return bool(waiting)
 
     def _goes_on(self) -> bool:
         patience, budget_s = self.options.early_stopping, self.options.budget_s
-        if self.stopped is None and self.proposed >= self.options.trials:
+        if self.stopped is None and self.course.proposed >= self.options.trials:
             self.stopped = "trials"
         elif self.stopped is None and budget_s is not None and self.ledger.elapsed_s >= budget_s:
             self.stopped = "budget"
-        elif self.stopped is None and patience is not None and self.ledger.since_gain >= patience:
+        elif self.stopped is None and patience is not None and self.course.since_gain >= patience:
             self.stopped = "early stopping"
         return self.stopped is None
 
-    def _ask(self) -> _Batch:
-        """Ask for a batch of candidates whose programs are new, asking again for what is not."""
-        batch = _Batch(self.rounds)
-        self.rounds += 1
-        wanted = min(self._batch_size(batch.round), self.options.trials - self.proposed)
-        for _ in range(REFILLS):
-            missing = wanted - len(batch.candidates) - len(batch.outcomes)
-            asked = self.strategy.ask(missing) if missing else []
-            for candidate in asked:
-                self._admit(batch, candidate)
-            if not asked:
-                break
-        return batch
+    def _learn(self, proposal: Proposal) -> None:
+        if self.predictions is not None and proposal.program is not None:
+            self.predictions.learn(proposal.candidate, proposal.program)
 
-    def _batch_size(self, round_: int) -> int:
-        share = FIRST_SHARE if round_ < OVERLAP else 1.0
-        return max(1, int(share * self.options.batch))
-
-    def _admit(self, batch: _Batch, candidate: Candidate) -> None:
-        """Give a candidate a number and its program; drop it if the program was tried."""
-        try:
-            program = render(self.task.workload, candidate.schedule, self.target)
-        except IllegalStep as error:
-            refusal = Failed(Failure.CONSTRAINTS, str(error))
-            self._enter(batch, self._number(), candidate, None, refusal)
+    def _submit(self, flight: _Flight) -> None:
+        """Hand over what has no outcome yet and lies within the bound on trials."""
+        batch = flight.batch
+        wanted = [p for p in flight.missing if p.number < self.options.trials]
+        if not wanted:
             return
-        if program.fingerprint in self.fingerprints:
-            return
-        self.fingerprints.add(program.fingerprint)
-        if self.predictions is not None:
-            self.predictions.learn(candidate, program)
-        batch.candidates.append((self._number(), candidate, program))
-
-    def _number(self) -> int:
-        self.proposed += 1
-        return self.proposed - 1
-
-    def _submit(self, batch: _Batch) -> None:
-        self.events(RoundStarted(batch.round, len(batch.candidates)))
-        incumbent_us = self.ledger.incumbent_us
-        batch.pending = self.service.submit(
-            [program for _, _, program in batch.candidates],
-            abort_above_us=None if incumbent_us is None else ABORT_FACTOR * incumbent_us,
-            on_result=partial(self._on_result, batch),
+        self.journal.round(batch.round, [p.number for p in wanted], batch.abort_above_us)
+        for proposal in wanted:
+            if proposal.refusal is not None:
+                self._enter(flight, proposal, proposal.refusal)
+        built = [p for p in wanted if p.program is not None]
+        self.events(RoundStarted(batch.round, len(built)))
+        flight.pending = self.service.submit(
+            [p.program for p in built if p.program is not None],
+            abort_above_us=batch.abort_above_us,
+            on_result=lambda index, outcome: self._enter(flight, built[index], outcome),
         )
 
-    def _on_result(self, batch: _Batch, index: int, measurement: Measurement) -> None:
-        number, candidate, program = batch.candidates[index]
-        self._enter(batch, number, candidate, program, measurement)
-
-    def _enter(
-        self,
-        batch: _Batch,
-        number: int,
-        candidate: Candidate,
-        program: Program | None,
-        measurement: Measurement,
-    ) -> None:
+    def _enter(self, flight: _Flight, proposal: Proposal, outcome: Measurement) -> None:
         """Log an outcome, count it and show it; too late once the run has ended."""
         with self.lock:
             if self.stopped == "interrupted":
                 return
-            trial = Trial(number, batch.round, candidate, program, measurement)
+            trial = _trial(flight.batch.round, proposal, outcome)
             self.journal.trial(trial)
             improved = self.ledger.enter(trial)
-            batch.outcomes[number] = Told(candidate, measurement)
+            flight.outcomes[proposal.number] = outcome
             progress = self.ledger.progress()
-            self.events(TrialDone(number, candidate, measurement, improved, progress))
+            self.events(TrialDone(proposal.number, proposal.candidate, outcome, improved, progress))
 
     def _entrants(self) -> list[Trial]:
         return fastest(self.ledger.trials, self.options.finals)
@@ -283,7 +286,12 @@ class _Search:
             comparison=comparison,
             stopped=stopped,
             elapsed_s=self.ledger.elapsed_s,
+            recorded=len(trials) - self.ledger.measured,
         )
+
+
+def _trial(round_: int, proposal: Proposal, outcome: Measurement) -> Trial:
+    return Trial(proposal.number, round_, proposal.candidate, proposal.program, outcome)
 
 
 def _winner(entrants: Sequence[Trial], comparison: Comparison | None) -> Best | None:

@@ -88,7 +88,7 @@ def test_later_batches_polish_breed_and_draw() -> None:
 
 def test_polishing_grows_late() -> None:
     strategy = EvolutionSearch(
-        SQUARE, H200, XGBoostModel(0, rounds=20), 0, population=128, trials=50
+        SQUARE, H200, XGBoostModel(0, rounds=20), 0, population=128, horizon=50
     )
     search(strategy, 32)
     assert sum(c.origin == "polish" for c in strategy.ask(32)) == 12
@@ -123,7 +123,7 @@ def test_it_beats_random_search_on_a_landscape_that_the_analytic_model_gets_wron
     ratios = []
     for seed in range(3):
         guided = EvolutionSearch(
-            SQUARE, H200, XGBoostModel(seed, rounds=60), seed, population=256, trials=128
+            SQUARE, H200, XGBoostModel(seed, rounds=60), seed, population=256, horizon=128
         )
         random = RandomSearch(SQUARE, H200, seed)
         ratios.append(best_us(search(random, 128)) / best_us(search(guided, 128)))

@@ -36,9 +36,9 @@ def time_of(program: Program) -> float:
     return 10 + int(program.fingerprint, 16) % 1000 / 100
 
 
-def evolution(seed: int = 0, trials: int | None = None) -> EvolutionSearch:
+def evolution(seed: int = 0, horizon: int | None = None) -> EvolutionSearch:
     model = XGBoostModel(seed, bags=2, rounds=20)
-    return EvolutionSearch(SKETCHES, H200, model, seed, trials=trials, population=64, generations=2)
+    return EvolutionSearch(SKETCHES, H200, model, seed, horizon=horizon, population=64, generations=2)
 
 
 def run(
@@ -59,6 +59,8 @@ class Recording:
 
     def __init__(self, inner: Strategy) -> None:
         self.name = inner.name
+        self.sketches = inner.sketches
+        self.settings = inner.settings
         self.inner = inner
         self.calls: list[str] = []
         self.told: list[Told] = []
@@ -119,6 +121,8 @@ class Twice:
     name = "twice"
 
     def __init__(self, inner: Strategy) -> None:
+        self.sketches = inner.sketches
+        self.settings = inner.settings
         self.inner = inner
 
     def ask(self, count: int) -> list[Candidate]:
@@ -220,6 +224,8 @@ class Illegal:
     name = "illegal"
 
     def __init__(self, inner: Strategy) -> None:
+        self.sketches = inner.sketches
+        self.settings = inner.settings
         self.inner = inner
 
     def ask(self, count: int) -> list[Candidate]:
