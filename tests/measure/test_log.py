@@ -5,9 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import subprocess
 import sys
 import zlib
+from bisect import bisect
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -17,8 +22,19 @@ from hypothesis import strategies as st
 from measure import log
 from measure.disk import Disk, StorageError, filesystem
 from measure.log import Damage, LogWriter, line_of, parse, read
-from measure.measurement import CompiledFacts, Evidence, Failed, Failure, Measurement, Timed, Timing
+from measure.measurement import (
+    Cause,
+    CompiledFacts,
+    Conditions,
+    Evidence,
+    Failed,
+    Failure,
+    Measurement,
+    Timed,
+    Timing,
+)
 from measure.record import (
+    AnyRecord,
     Entrant,
     FinalRecord,
     Provenance,
@@ -121,31 +137,84 @@ def test_lines_are_ascii_and_the_checksum_is_over_the_raw_record() -> None:
         assert json.loads(line)["rec"] == json.loads(raw)
 
 
+def check_truncation(records: Sequence[AnyRecord], size: int) -> None:
+    """A log cut at ``size`` bytes holds what was whole by then and names the rest."""
+    lines = [line_of(record) for record in records]
+    ends = list(accumulate(map(len, lines)))
+    contents = parse(b"".join(lines)[:size])
+    # A record is whole once all but its newline is there.
+    whole = sum(end - 1 <= size for end in ends)
+    assert list(contents.records) == list(records[:whole])
+    torn = size > (ends[whole - 1] if whole else 0)
+    assert [d.line for d in contents.damage] == ([whole + 1] if torn else [])
+
+
+def check_flips(records: Sequence[AnyRecord], bits: Iterable[int]) -> None:
+    """With one bit flipped, a log holds every other record, and nothing that was never written.
+
+    ``bits`` are counted from the first bit of the log.
+    """
+    lines = [line_of(record) for record in records]
+    ends = list(accumulate(map(len, lines)))
+    flipped = bytearray(b"".join(lines))
+    for bit in bits:
+        hit = bisect(ends, bit // 8)
+        flipped[bit // 8] ^= 1 << bit % 8
+        contents = parse(bytes(flipped))
+        flipped[bit // 8] ^= 1 << bit % 8
+        # Nothing is misread: only the record whose newline was hit may still be whole.
+        others = [*records[:hit], *records[hit + 1 :]]
+        if list(contents.records) != others:
+            assert list(contents.records) == list(records)
+            assert bit // 8 == ends[hit] - 1
+        else:
+            assert contents.damage
+        assert all(d.line in (hit + 1, hit + 2) for d in contents.damage)
+
+
+def fifty() -> list[AnyRecord]:
+    """A log of 50 records of every kind."""
+    tried = [trial(n, FAILED if n % 3 == 1 else TIMED) for n in range(47)]
+    return [RUN, *tried, final(0, (0, 1.5), (2, 2.5)), STOP]
+
+
+def size_of(records: Sequence[AnyRecord]) -> int:
+    return sum(len(line_of(record)) for record in records)
+
+
+def test_truncations_and_flips_of_a_sample() -> None:
+    records = fifty()
+    size = size_of(records)
+    rng = random.Random(5)
+    for _ in range(150):
+        check_truncation(records, rng.randrange(size + 1))
+    check_flips(records, rng.sample(range(8 * size), 300))
+
+
 def test_every_truncation() -> None:
-    ends = [sum(map(len, LINES[: n + 1])) for n in range(len(LINES))]
     for size in range(len(LOG) + 1):
-        contents = parse(LOG[:size])
-        # A record is whole once all but its newline is there.
-        whole = sum(end - 1 <= size for end in ends)
-        assert list(contents.records) == RECORDS[:whole]
-        torn = size > (ends[whole - 1] if whole else 0)
-        assert [d.line for d in contents.damage] == ([whole + 1] if torn else [])
+        check_truncation(RECORDS, size)
 
 
-def test_every_single_bit_flip() -> None:
-    for place in range(len(LOG)):
-        hit = next(n for n in range(len(LINES)) if place < sum(map(len, LINES[: n + 1])))
-        for bit in range(8):
-            flipped = bytearray(LOG)
-            flipped[place] ^= 1 << bit
-            contents = parse(bytes(flipped))
-            healthy = [record for n, record in enumerate(RECORDS) if n != hit]
-            extra = [record for record in contents.records if record not in healthy]
-            assert [r for r in contents.records if r in healthy] == healthy
-            # Nothing is misread: at most the record whose newline was hit is still whole.
-            assert extra in ([], [RECORDS[hit]])
-            assert extra or contents.damage
-            assert all(d.line in (hit + 1, hit + 2) for d in contents.damage)
+def test_every_single_bit_flip_of_a_record() -> None:
+    records = [STOP, STOP.model_copy(update={"run": "r2"})]
+    check_flips(records, range(8 * len(line_of(STOP))))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_every_truncation_of_fifty_records() -> None:
+    records = fifty()
+    for size in range(size_of(records) + 1):
+        check_truncation(records, size)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("bit", range(8))
+def test_every_single_bit_flip_of_fifty_records(bit: int) -> None:
+    records = fifty()
+    check_flips(records, range(bit, 8 * size_of(records), 8))
 
 
 def test_crlf_blank_lines_and_spaces_are_no_damage() -> None:
@@ -313,6 +382,38 @@ def test_a_short_write_is_no_success(tmp_path: Path, part: int) -> None:
     assert path.read_bytes() == LINES[0]
 
 
+@pytest.mark.parametrize(("left", "said"), [(0, "EFBIG"), (100, "a short write")])
+def test_a_full_disk_is_survived_for_real(tmp_path: Path, left: int, said: str) -> None:
+    path = tmp_path / "log.jsonl"
+    limit = len(LINES[0]) + len(LINES[1]) + left
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, path, str(limit), *PLACES], capture_output=True, text=True
+    )
+    assert done.returncode == 5, done.stderr
+    assert done.stdout == f"2 records, then: {said}\n"
+    assert path.read_bytes() == LINES[0] + LINES[1]
+    with LogWriter(path) as writer:
+        writer.append(RECORDS[2])
+    assert path.read_bytes() == b"".join(LINES[:3])
+
+
+def test_a_read_only_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "frozen"
+    folder.mkdir()
+
+    class Frozen(Disk):
+        def open(self, path: Path) -> int:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with pytest.raises(StorageError, match="Read-only file system \\(EROFS\\)"):
+        LogWriter(folder / "log.jsonl", Frozen())
+    assert list(folder.iterdir()) == []
+    if os.getuid():
+        folder.chmod(0o500)
+        with pytest.raises(StorageError, match="EACCES"):
+            LogWriter(folder / "log.jsonl")
+
+
 def test_missing_folder_and_read_only_file(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="ENOENT"):
         LogWriter(tmp_path / "missing" / "log.jsonl")
@@ -337,6 +438,25 @@ def test_writers_on_a_network_filesystem_are_refused(
         LogWriter(tmp_path / "log.jsonl")
 
 
+PLACES = (str(Path(__file__).parent), str(Path(__file__).parents[2]))
+#: Appends until the file may not grow any further, which the kernel says as a disk says it is full.
+LIMITED = """
+import errno, resource, signal, sys
+sys.path[:0] = sys.argv[3:]
+import test_log
+from measure.disk import StorageError
+from measure.log import LogWriter
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
+with LogWriter(sys.argv[1]) as writer:
+    for count, record in enumerate(test_log.RECORDS):
+        try:
+            writer.append(record)
+        except StorageError as error:
+            said = errno.errorcode.get(error.errno, "a short write")
+            print(count, "records, then:", said)
+            sys.exit(5)
+"""
 WRITER = """
 import sys
 sys.path[:0] = sys.argv[3:]
@@ -396,3 +516,79 @@ def test_the_final_comparison_overrules_single_times() -> None:
     assert log.best(records)[task].trial == 0
     assert log.best([*records, trial(2, latency(5.2))])[task].trial == 0
     assert log.best([*records, trial(3, latency(5.0))])[task].trial == 3
+
+
+def disturbed(us: float) -> Timed:
+    measured = latency(us)
+    return replace(measured, conditions=Conditions(1980, 2.0, 2, "process 7 used 40 % of the SMs"))
+
+
+def test_conditions_and_causes_come_back_as_they_were() -> None:
+    lost = Failed(Failure.RUNTIME, "gone", None, 0.5, 0.25, Cause.DEVICE_LOST)
+    for measurement in (disturbed(3.0), lost):
+        (record,) = parse(line_of(trial(0, measurement))).records
+        assert isinstance(record, TrialRecord)
+        assert record.measured() == measurement
+
+
+def test_a_quarantined_time_yields_to_any_other() -> None:
+    task = (WORKLOAD.key, "h200")
+    records = [trial(0, disturbed(1.0)), trial(1, latency(5.0)), trial(2, disturbed(2.0))]
+    assert [r.quarantined for r in records] == [True, False, True]
+    assert log.best(records)[task].trial == 1
+    assert log.best([records[0], records[2]])[task].trial == 0, "where there is no other"
+    assert log.best([*records, final(0, (2, 4.0), (1, 5.0))])[task].trial == 2, "finals are paired"
+
+
+def at(second: int) -> Provenance:
+    return PROVENANCE.model_copy(update={"time": f"2025-01-01T00:00:{second:02}.000+00:00"})
+
+
+def test_what_is_best_does_not_depend_on_the_order_of_lines() -> None:
+    records: list[AnyRecord] = [
+        trial(0, latency(5.0), provenance=at(1)),
+        trial(1, latency(4.0), provenance=at(2)),
+        trial(2, latency(4.0), provenance=at(3)),
+        trial(3, disturbed(1.0), provenance=at(4)),
+        final(0, (0, 4.5), (1, 4.6)).model_copy(update={"provenance": at(5)}),
+        trial(4, latency(4.55), provenance=at(6)),
+        # The same program again, and a line that was written twice.
+        trial(5, latency(4.5), provenance=at(7), program="p0"),
+        trial(5, latency(4.5), provenance=at(7), program="p0"),
+    ]
+    task = (WORKLOAD.key, "h200")
+    rng = random.Random(0)
+    for _ in range(50):
+        rng.shuffle(records)
+        assert log.best(records)[task].trial == 0
+    earlier = [r for r in records if isinstance(r, TrialRecord) and r.trial in (1, 2)]
+    assert log.best(earlier)[task].trial == log.best(earlier[::-1])[task].trial == 1
+
+
+def test_a_key_that_occurs_twice_is_damage_in_either_order() -> None:
+    for twice in (b'"trials":2,"trials":3', b'"trials":3,"trials":2'):
+        (damage,) = parse(signed(RAW.replace(b'"trials":2', twice))).damage
+        assert damage.reason == "the key 'trials' occurs twice"
+
+
+def test_a_log_of_version_1_is_read_for_ever() -> None:
+    contents = read(Path(__file__).parent / "data" / "log-v1.jsonl")
+    assert contents.damage == ()
+    assert [record.kind for record in contents.records] == [
+        "run",
+        *["trial"] * 9,
+        "final",
+        "stop",
+    ]
+    assert {record.version for record in contents.records} == {1}
+    timed, failed, *_ = (t.measured() for t in contents.trials)
+    assert timed == TIMED
+    assert failed == FAILED
+    assert [t.measurement.kind for t in contents.trials[2:7]] == list(Failure)  # type: ignore[union-attr]
+    assert contents.trials[7].predicted
+    assert log.best(contents.records)[WORKLOAD.key, "h200"].trial == 8
+    stop = contents.records[-1]
+    assert isinstance(stop, StopRecord)
+    assert (stop.reason, stop.trials, stop.provenance) == ("done", 2, PROVENANCE)
+    again = parse(b"".join(line_of(record) for record in contents.records))
+    assert again == contents
