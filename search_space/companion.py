@@ -1,0 +1,139 @@
+"""Steps that bring about another nest: one that joins the parts of a reduction, one that packs.
+
+Each returns the nest it changed and the nest to append; ``turn`` says which of them runs first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from search_space import access
+from search_space.demand import integer, names_of, need_free, need_fresh
+from search_space.dtype import size_bytes
+from search_space.expr import Affine, Read
+from search_space.index import variable
+from search_space.nest import Nest
+from search_space.refusal import refuse
+from search_space.steps import Pack, SplitReduction
+from search_space.workload import Axis, Stage, Tensor, contiguous_strides
+
+
+def split_reduction(nest: Nest, step: SplitReduction) -> tuple[Nest, ...]:
+    """Return the nest in which each part sums its share, and the nest that joins the parts."""
+    parts, block = integer(step, "parts", step.parts), integer(step, "block", step.block)
+    need_free(nest, step, step.axis)
+    need_fresh(nest, step, step.part, step.rest)
+    stage = nest.statements[0]
+    if step.axis not in nest.reduction_axes(stage):
+        refuse(step, f"{step.axis!r} is not reduced; {nest.reduction_axes(stage)} are")
+    if stage.reducer != "sum":
+        refuse(step, f"the reduction is {stage.reducer!r}; only sums are shared")
+    if len(nest.statements) < 2 or nest.tensor[stage.output].name not in nest.intermediates:
+        refuse(step, "there is no accumulator apart from the output")
+    return _shared(nest, step, parts, block), _join(nest, step, parts)
+
+
+def _shared(nest: Nest, step: SplitReduction, parts: int, block: int) -> Nest:
+    """Return the first nest: each part sums its share and leaves it in the workspace."""
+    stage, extent = nest.statements[0], nest.extents[step.axis]
+    blocks = -(-extent // block)
+    rest = -(-blocks // parts) * block
+    workspace = _workspace(nest, step, parts)
+    index = stage.index if step.via == "atomic" else (Affine.axis(step.part), *stage.index)
+    store = Stage(workspace.name, index, Read(stage.output, stage.index))
+    definition = variable(step.part).scale(rest) + variable(step.rest)
+    overhang = (step.axis,) if rest * parts > extent else ()
+    return replace(
+        nest,
+        name=f"{nest.name}_part",
+        axes=(
+            *nest.axes,
+            Axis(step.part, parts, "spatial"),
+            Axis(step.rest, rest, "reduction"),
+        ),
+        tensors=(*nest.tensors, workspace),
+        statements=(stage, store),
+        definitions={**nest.definitions, step.axis: definition},
+        overhangs=(*nest.overhangs, *overhang),
+        atomic=step.via == "atomic",
+    )
+
+
+def _join(nest: Nest, step: SplitReduction, parts: int) -> Nest:
+    """Return the second nest: partial sums added up, then what followed the reduction."""
+    stage = nest.statements[0]
+    workspace = _workspace(nest, step, parts)
+    spatial = tuple(axis for axis in nest.axes if axis.kind == "spatial")
+    fresh = replace(
+        _undecided(nest),
+        name=f"{nest.name}_join",
+        turn=1,
+        tensors=(*nest.tensors, workspace),
+    )
+    if step.via == "atomic":
+        final = access.renamed(nest.statements[1:], stage.output, workspace.name)
+        return replace(fresh, axes=spatial, statements=final)
+    read = Read(workspace.name, (Affine.axis(step.part), *stage.index))
+    total = Stage(stage.output, stage.index, read, "sum")
+    axes = (*spatial, Axis(step.part, parts, "reduction"))
+    return replace(fresh, axes=axes, statements=(total, *nest.statements[1:]))
+
+
+def _undecided(nest: Nest) -> Nest:
+    """Return ``nest`` with every decision taken back, for the nest that follows it."""
+    return Nest(
+        nest.name, nest.axes, nest.tensors, nest.intermediates, nest.statements, nest.precision
+    )
+
+
+def _workspace(nest: Nest, step: SplitReduction, parts: int) -> Tensor:
+    accumulator = nest.tensor[nest.statements[0].output]
+    shape = accumulator.shape if step.via == "atomic" else (parts, *accumulator.shape)
+    name = "partial"
+    while name in nest.tensor or name in nest.extents:
+        name += "_"
+    return Tensor(name, shape, accumulator.dtype)
+
+
+def pack(nest: Nest, step: Pack) -> tuple[Nest, ...]:
+    """Return the nest that reads the copy, and the nest that makes it."""
+    if step.tensor not in {t.name for t in nest.inputs}:
+        refuse(step, f"{step.tensor!r} is not read; inputs: {names_of(nest.inputs)}")
+    need_fresh(nest, step, step.into)
+    tensor = nest.tensor[step.tensor]
+    if sorted(step.order) != list(range(len(tensor.shape))):
+        refuse(step, f"{step.order} is no order of the {len(tensor.shape)} dimensions")
+    if step.row_bytes < 1 or step.row_bytes % size_bytes(tensor.dtype):
+        refuse(step, f"rows of whole {step.row_bytes} bytes hold no {tensor.dtype}")
+    copy = _packed_tensor(tensor, step)
+    changed = replace(
+        nest,
+        tensors=(*nest.tensors, copy),
+        statements=access.reordered(nest.statements, tensor.name, copy.name, step.order),
+        packed={**nest.packed, copy.name: tensor.name},
+    )
+    return changed, _packing(nest, step, tensor, copy)
+
+
+def _packed_tensor(tensor: Tensor, step: Pack) -> Tensor:
+    shape = tuple(tensor.shape[d] for d in step.order)
+    unit = step.row_bytes // size_bytes(tensor.dtype)
+    row = -(-shape[-1] // unit) * unit
+    strides = contiguous_strides((*shape[:-1], row))
+    return Tensor(step.into, shape, tensor.dtype, strides)
+
+
+def _packing(nest: Nest, step: Pack, tensor: Tensor, copy: Tensor) -> Nest:
+    """Return the nest that copies, one axis per dimension of the tensor."""
+    names = [f"d{n}" for n in range(len(tensor.shape))]
+    index = tuple(Affine.axis(name) for name in names)
+    into = tuple(index[d] for d in step.order)
+    return Nest(
+        name=f"{nest.name}_pack_{tensor.name}",
+        axes=tuple(Axis(n, e, "spatial") for n, e in zip(names, tensor.shape, strict=True)),
+        tensors=(tensor, copy),
+        intermediates=(),
+        statements=(Stage(copy.name, into, Read(tensor.name, index)),),
+        precision=nest.precision,
+        turn=-1,
+    )
