@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -11,11 +10,14 @@ from dataclasses import asdict, dataclass
 
 from autosched.spec.task import Task
 from autosched.tune.events import Event
-from autosched.tune.options import Options
+from autosched.tune.identity import ResumeRefused, differences, identity
+from autosched.tune.options import BadOptions, Options
 from autosched.tune.predicted import PredictedTimes
+from autosched.tune.recorded import RecordedRun, plain
+from autosched.tune.replay import Verdict, replay
 from autosched.tune.result import TuningResult
 from autosched.tune.strategy import Strategy
-from autosched.tune.tuner import tune
+from autosched.tune.tuner import refuse_changed, tune
 from cost_model.model import CostModel
 from measure.doctor import Gpu, cuda_devices
 from measure.log import LogWriter
@@ -56,6 +58,49 @@ class Wishes:
     strategy: str = "evolution"
     cost_model: str = "xgboost"
     timeout_s: float | None = None
+
+
+def wishes_of(run: RecordedRun) -> Wishes:
+    """Return how ``run`` was last searched, as its lines say. Raises ResumeRefused."""
+    search = run.start.identity.get("search")
+    held = search if isinstance(search, dict) else {}
+    strategy, model = held.get("strategy"), held.get("cost_model", Wishes.cost_model)
+    what = f"the run {plain(run.start.run)} cannot go on:"
+    if not held:
+        raise ResumeRefused(what, differences({}, {}))
+    if strategy not in STRATEGIES or model not in COST_MODELS:
+        raise ResumeRefused(what, ("its strategy or its cost model is none that is known",))
+    try:
+        options = Options.from_data(run.options)
+    except BadOptions as error:
+        raise ResumeRefused(what, (str(error),)) from error
+    return Wishes(options, strategy, model)
+
+
+def check_resume(task: Task, machine: Machine, wishes: Wishes, run: RecordedRun) -> None:
+    """Raise ResumeRefused where proposals would depend on something else than in ``run``.
+
+    What measures is not compared: that takes a device.
+    """
+    strategy = make_strategy(task.workload, machine.target, wishes)
+    _check_resume(task, machine, wishes, run, strategy)
+
+
+def _check_resume(
+    task: Task, machine: Machine, wishes: Wishes, run: RecordedRun, strategy: Strategy
+) -> None:
+    known = identity(task.workload, machine.target, strategy, wishes.options.batch)
+    refuse_changed(run, known)
+
+
+def replay_run(task: Task, run: RecordedRun) -> Verdict:
+    """Reproduce the proposals of ``run``, which is of ``task``, without a device.
+
+    Raises ResumeRefused where its first line does not say how, UnknownName, NoSketch.
+    """
+    wishes, target = wishes_of(run), choose_target(run.start.target)
+    strategy = make_strategy(task.workload, target, wishes)
+    return replay(run, task.workload, target, strategy, wishes.options.batch)
 
 
 def choose_machine(
@@ -113,8 +158,8 @@ def make_cost_model(name: str, seed: int) -> CostModel:
     if name == "xgboost":
         from cost_model.xgboost_model import XGBoostModel
 
-        # The compilers need the cores more than the model does.
-        return XGBoostModel(seed, threads=max(1, (os.cpu_count() or 1) // 4))
+        # Trees that several threads grow depend on their number, and so would what is proposed.
+        return XGBoostModel(seed, threads=1)
     if name == "analytic":
         from cost_model.analytic_model import AnalyticModel
 
@@ -151,6 +196,7 @@ class Tuner:
     service: Service
     strategy: Strategy
     predictions: PredictedTimes | None
+    resume: RecordedRun | None = None
 
     def library_us(self) -> float | None:
         """Time the library alone, in microseconds, to show what the search is up against.
@@ -171,15 +217,23 @@ class Tuner:
             self.strategy,
             log,
             **asdict(self.wishes.options),
+            resume=self.resume,
             events=events,
             predictions=self.predictions,
         )
 
 
 @contextmanager
-def open_tuner(task: Task, machine: Machine, wishes: Wishes) -> Iterator[Tuner]:
-    """Yield what tunes ``task``, its processes running. Raises NoSketch, NoDevice, UnknownName."""
+def open_tuner(
+    task: Task, machine: Machine, wishes: Wishes, resume: RecordedRun | None = None
+) -> Iterator[Tuner]:
+    """Yield what tunes ``task``, or goes on with the run ``resume``, its processes running.
+
+    Raises NoSketch, NoDevice, UnknownName, ResumeRefused.
+    """
     strategy = make_strategy(task.workload, machine.target, wishes)
+    if resume is not None:
+        _check_resume(task, machine, wishes, resume, strategy)
     predictions = None
     if machine.device == "model":
         predictions = PredictedTimes(machine.target, wishes.options.seed)
@@ -191,7 +245,7 @@ def open_tuner(task: Task, machine: Machine, wishes: Wishes) -> Iterator[Tuner]:
         timeout_s=wishes.timeout_s or (10.0 if predictions is None else 60.0),
         seed=wishes.options.seed,
     ) as service:
-        yield Tuner(task, machine, wishes, service, strategy, predictions)
+        yield Tuner(task, machine, wishes, service, strategy, predictions, resume)
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> UnknownName:

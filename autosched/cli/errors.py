@@ -50,6 +50,7 @@ def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
     from autosched.bench.report import BadResults
     from autosched.cli.show_command import NothingLogged
     from autosched.spec import SpecError
+    from autosched.tune.identity import ResumeRefused
     from measure.builder import BuildError
     from measure.service import NoDevice
     from search_space.refusal import IllegalStep
@@ -62,6 +63,7 @@ def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
         (BadSchedule, ExitCode.USAGE),
         (IllegalStep, ExitCode.USAGE),
         (BadResults, ExitCode.USAGE),
+        (ResumeRefused, ExitCode.USAGE),
         (NoSketch, ExitCode.NOTHING_VALID),
         (NothingLogged, ExitCode.NOTHING_VALID),
         (BuildError, ExitCode.NOTHING_VALID),

@@ -147,7 +147,7 @@ def _run_row(run: str, records: Iterable[AnyRecord]) -> dict[str, Any]:
     own = [record for record in records if record.run == run]
     trials = [record for record in own if isinstance(record, TrialRecord)]
     started = _first(own, RunRecord)
-    stopped = _first(own, StopRecord)
+    stopped = _first(reversed(own), StopRecord)
     failures = Counter(t.measurement.kind for t in trials if isinstance(t.measurement, Failing))
     times_us = [t.latency_us for t in trials if t.latency_us is not None]
     return {

@@ -21,6 +21,8 @@ def lines(machine: Machine, result: TuningResult, best: Best, log: Path) -> Iter
     yield f"          {schedule.sketch}, trial {best.trial.number} of {len(result.trials)}"
     yield f"  ratio   {_ratio(result, best)}"
     yield f"  ties    {_ties(best)}"
+    if result.recorded:
+        yield f"  resumed after {result.recorded} trials of the log"
     yield f"  failed  {sum(result.failures.values())}: {census(result)}"
     yield (
         f"  rate    {result.trials_per_s:.1f} candidates/s, "
@@ -76,6 +78,7 @@ def data(task: Task, machine: Machine, result: TuningResult, log: Path) -> dict[
         "target": result.target,
         "device": machine.device,
         "trials": len(result.trials),
+        "recorded": result.recorded,
         "failures": dict(result.failures),
         "trials_per_s": result.trials_per_s,
         "elapsed_s": result.elapsed_s,

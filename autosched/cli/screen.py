@@ -49,7 +49,7 @@ class View:
 def advance(view: View, event: Event) -> View:
     """Return the view after ``event``."""
     match event:
-        case RunStarted(label, device, _):
+        case RunStarted(label, device):
             gpu = device.gpu_name or f"a model of {device.target_name}"
             return replace(view, label=label, device=gpu, phase="searching")
         case RoundStarted(number, _):
@@ -149,8 +149,9 @@ def _listener(view: View, show: Callable[[View, Event], None]) -> Listener:
 
 def _say_line(output: Output, view: View, event: Event) -> None:
     match event:
-        case RunStarted(_, _, trials):
-            output.say(f"{view.label} on {view.device}: {trials} trials")
+        case RunStarted(_, _, trials, recorded):
+            known = f", {recorded} of them in the log" if recorded else ""
+            output.say(f"{view.label} on {view.device}: {trials} trials{known}")
         case RoundDone():
             output.say(round_line(view, event))
         case FinalsStarted():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from autosched.assemble import Machine, Wishes
 from autosched.cli import outcome
 from autosched.cli.exit_code import ExitCode
 from autosched.cli.output import Output, with_output
+from autosched.cli.resume import find_runs, say_found
 from autosched.cli.screen import screen
 from autosched.spec import Task, load
 from autosched.tune.options import EFFORTS
+from autosched.tune.recorded import RecordedRun
 from autosched.tune.result import TuningResult
 from measure.log import LogWriter
 from measure.measurement import Failed
@@ -32,15 +35,17 @@ class Flags:
     early_stopping: int | None = None
     timeout_s: float | None = None
     seed: int | None = None
-    strategy: str = Wishes.strategy
-    cost_model: str = Wishes.cost_model
+    strategy: str | None = None
+    cost_model: str | None = None
 
-    def wishes(self, spec: Any) -> Wishes:
+    def wishes(self, spec: Any, then: Wishes | None = None) -> Wishes:
         """Return how to search: flags first, then what the spec's file says, then defaults.
 
-        An effort given as a flag also sets aside the bounds that the file gives.
+        An effort given as a flag also sets aside the bounds that the file gives. ``then`` is how
+        a run that goes on was searched: its options take the place of defaults.
         """
-        preset = EFFORTS[self.effort or spec.get("effort", "normal")]
+        effort = self.effort or spec.get("effort")
+        preset = EFFORTS[effort or "normal"] if effort or then is None else then.options
         file = {} if self.effort else spec
         options = replace(
             preset,
@@ -52,7 +57,9 @@ class Flags:
             ),
         )
         timeout_s = _first(self.timeout_s, spec.get("timeout_s"))
-        return Wishes(options, self.strategy, self.cost_model, timeout_s)
+        then = then or Wishes(options)
+        strategy, cost_model = self.strategy or then.strategy, self.cost_model or then.cost_model
+        return Wishes(options, strategy, cost_model, timeout_s)
 
 
 def _first(*values: Any) -> Any:
@@ -112,11 +119,10 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
     help="Seconds for one candidate.  [default: 10; 60 without a GPU]",
 )
 @click.option("--seed", metavar="N", type=click.IntRange(0, 2**31), help="[default: 0]")
+@click.option("--strategy", type=click.Choice(assemble.STRATEGIES), help="[default: evolution]")
+@click.option("--cost-model", type=click.Choice(assemble.COST_MODELS), help="[default: xgboost]")
 @click.option(
-    "--strategy", type=click.Choice(assemble.STRATEGIES), default=Wishes.strategy, show_default=True
-)
-@click.option(
-    "--cost-model", type=click.Choice(assemble.COST_MODELS), default="xgboost", show_default=True
+    "--resume", is_flag=True, help="Go on with the last run of SPEC in LOG; --trials is its total."
 )
 @with_output
 @click.pass_context
@@ -128,20 +134,29 @@ def command(
     log: Path,
     device: str,
     target: str | None,
+    resume: bool,
     **flags: Any,
 ) -> None:
     """Search for the best schedule of every workload of SPEC... and log every attempt.
 
     SPEC is a YAML file, or an operator such as matmul:m=4096,n=4096,k=4096,dtype=float16.
-    Ctrl-C ends a run early and keeps what was found.
+    Ctrl-C ends a run early and keeps what was found; --resume goes on from there.
     """
     tasks = [task for spec in specs for task in load(spec)]
     machine = assemble.choose_machine(device, target)
     output.say(machine.reason)
+    given = Flags(**flags)
+    nothing = (None,) * len(tasks)
+    runs = find_runs(output, log, tasks, machine.target) if resume else nothing
+    wishes = [_wishes(given, task, run) for task, run in zip(tasks, runs, strict=True)]
+    if len(tasks) > 1:
+        _refuse_first(tasks, machine, wishes, runs)
     failed = False
     with LogWriter(log) as writer:
-        for task in tasks:
-            result = tune_one(output, task, machine, Flags(**flags).wishes(task.options), writer)
+        for task, wish, run in zip(tasks, wishes, runs, strict=True):
+            if run is not None:
+                say_found(output, log, run, wish.options.trials)
+            result = tune_one(output, task, machine, wish, writer, run)
             show(output, task, machine, result, log)
             if result.interrupted:
                 output.say(f"interrupted: the best so far is kept in {log}")
@@ -150,12 +165,33 @@ def command(
     ctx.exit(ExitCode.NOTHING_VALID if failed else ExitCode.DONE)
 
 
+def _wishes(given: Flags, task: Task, run: RecordedRun | None) -> Wishes:
+    return given.wishes(task.options, assemble.wishes_of(run) if run else None)
+
+
+def _refuse_first(
+    tasks: Sequence[Task],
+    machine: Machine,
+    wishes: Sequence[Wishes],
+    runs: Sequence[RecordedRun | None],
+) -> None:
+    """Raise ResumeRefused for a later task before an earlier one is measured."""
+    for task, wish, run in zip(tasks, wishes, runs, strict=True):
+        if run is not None:
+            assemble.check_resume(task, machine, wish, run)
+
+
 def tune_one(
-    output: Output, task: Task, machine: Machine, wishes: Wishes, writer: LogWriter
+    output: Output,
+    task: Task,
+    machine: Machine,
+    wishes: Wishes,
+    writer: LogWriter,
+    resume: RecordedRun | None = None,
 ) -> TuningResult:
-    """Search for one workload, with its screen."""
+    """Search for one workload, or go on with the run ``resume``, with its screen."""
     with (
-        assemble.open_tuner(task, machine, wishes) as tuner,
+        assemble.open_tuner(task, machine, wishes, resume) as tuner,
         screen(output, tuner.library_us()) as listener,
     ):
         return tuner.run(writer, listener)

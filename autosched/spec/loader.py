@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -21,6 +22,15 @@ _SUFFIXES = (".yaml", ".yml")
 def load(argument: str) -> tuple[Task, ...]:
     """Return the tasks that a YAML file, or ``op:key=value,...``, states; raises SpecError."""
     return tasks(_document(argument))
+
+
+def from_data(name: str, fields: Mapping[str, Any]) -> Task:
+    """Return the task that ``fields`` state, the plain data of ``Task.spec``; raises SpecError.
+
+    ``name`` says in errors where they come from.
+    """
+    (task,) = tasks(Document(name, {"workload": dict(fields)}, inline=True))
+    return task
 
 
 def tasks(document: Document) -> tuple[Task, ...]:
@@ -87,4 +97,6 @@ def _task(
 
 
 def _default_id(document: Document) -> str:
-    return document.lines[0] if document.inline else FilePath(document.name).stem
+    if document.inline:
+        return document.lines[0] if document.lines else document.name
+    return FilePath(document.name).stem

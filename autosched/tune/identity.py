@@ -98,12 +98,21 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[st
         if then.get(name) != now[name]:
             yield _changed(what, then.get(name), now[name])
     yield from _space(_mapping(then, "sketches"), now["sketches"])
-    for part, what in (("search", "{}"), ("versions", "the version of {}")):
-        held, wanted = _mapping(then, part), now[part]
-        for name in dict.fromkeys((*wanted, *held)):
-            if held.get(name) != wanted.get(name):
-                label = what.format(_words(name))
-                yield _changed(label, held.get(name), wanted.get(name))
+    search, wished = _mapping(then, "search"), now["search"]
+    other = any(search.get(name) != wished.get(name) for name in ("strategy", "cost_model"))
+    yield from _settings("{}", search, wished, shared=other)
+    yield from _settings("the version of {}", _mapping(then, "versions"), now["versions"], other)
+
+
+def _settings(
+    what: str, then: Mapping[str, Any], now: Mapping[str, Any], shared: bool
+) -> Iterator[str]:
+    """Compare by name; with ``shared`` only names that both have."""
+    for name in dict.fromkeys((*now, *then)):
+        if then.get(name) != now.get(name) and not (
+            shared and (name not in then or name not in now)
+        ):
+            yield _changed(what.format(_words(name)), then.get(name), now.get(name))
 
 
 def _space(then: Mapping[str, Any], now: Mapping[str, str]) -> Iterator[str]:

@@ -7,11 +7,12 @@ proposes here is a difference, whatever it says.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.tune.course import OVERLAP, Batch, Course, Proposal
+from autosched.tune.result import Trial
 from measure.measurement import Measurement
 from measure.record import (
     AnyRecord,
@@ -42,6 +43,13 @@ class RecordedRun:
 
     start: RunRecord
     lines: tuple[AnyRecord, ...]
+
+    @property
+    def key(self) -> str | None:
+        """The workload's key; None for a run of version 1 that made no attempt."""
+        if self.start.workload is not None:
+            return self.start.workload.key
+        return next((trial.workload.key for trial in self.trials.values()), None)
 
     @property
     def trials(self) -> dict[int, TrialRecord]:
@@ -90,12 +98,7 @@ def runs(records: Iterable[AnyRecord]) -> tuple[RecordedRun, ...]:
 
 def last_run(found: Iterable[RecordedRun], key: str, target: str) -> RecordedRun | None:
     """Return the last run of the workload with that key, for that target."""
-    same = [
-        run
-        for run in found
-        if run.start.workload is not None
-        and (run.start.workload.key, run.start.target) == (key, target)
-    ]
+    same = [run for run in found if (run.key, run.start.target) == (key, target)]
     return same[-1] if same else None
 
 
@@ -115,17 +118,17 @@ class Flight:
 class Passage:
     """The way of ``course`` through all that a run recorded.
 
-    ``passed`` are all batches with their recorded outcomes by number. ``patience`` holds, for
+    ``passed`` are all batches with their recorded outcomes by number. ``since_gain`` holds, for
     every batch, how many trials had been told since the last gain when it was proposed.
     """
 
     def __init__(self, course: Course, trials: Mapping[int, TrialRecord]) -> None:
         self._course = course
-        self._trials = trials
+        self._records = trials
         self._last = max(trials, default=-1)
         self._flights: deque[Flight] = deque()
         self.passed: list[tuple[Batch, dict[int, Measurement]]] = []
-        self.patience: list[int] = []
+        self.since_gain: list[int] = []
 
     def go(self) -> deque[Flight]:
         """Propose and tell until every record was met, and return the batches on their way.
@@ -141,16 +144,25 @@ class Passage:
             self._flights.append(self._flight())
         return self._flights
 
+    @property
+    def trials(self) -> Iterator[Trial]:
+        """The recorded attempts among the batches passed, in the order of proposals."""
+        for batch, outcomes in self.passed:
+            for p in batch.proposals:
+                if p.number in outcomes:
+                    outcome = outcomes[p.number]
+                    yield Trial(p.number, batch.round, p.candidate, p.program, outcome)
+
     def _flight(self) -> Flight:
-        self.patience.append(self._course.since_gain)
+        self.since_gain.append(self._course.since_gain)
         batch = self._course.propose()
         if not batch.proposals:
-            held = next(n for n in sorted(self._trials) if n >= self._course.proposed)
+            held = next(n for n in sorted(self._records) if n >= self._course.proposed)
             raise Diverged(held, "the log holds it, and there is nothing left to propose")
         flight = Flight(batch)
         self.passed.append((batch, flight.outcomes))
         for proposal in batch.proposals:
-            record = self._trials.get(proposal.number)
+            record = self._records.get(proposal.number)
             if record is not None:
                 check(batch, proposal, record)
                 flight.outcomes[proposal.number] = record.measured()
@@ -171,7 +183,7 @@ def check(batch: Batch, proposal: Proposal, record: TrialRecord) -> None:
     if held != proposed:
         raise Diverged(number, f"the log holds {_shown(held)}; proposed is {_shown(proposed)}")
     if record.program != program:
-        fact = f"{_shown(held)} made the program {_plain(record.program)}, and now {program}"
+        fact = f"{_shown(held)} made the program {plain(record.program)}, and now {program}"
         raise Diverged(number, fact)
     if record.round != batch.round:
         raise Diverged(number, f"the log holds it in round {record.round}, not {batch.round}")
@@ -182,10 +194,10 @@ def _shown(schedule: Mapping[str, Any]) -> str:
     choices = schedule.get("choices")
     pairs = choices.items() if isinstance(choices, Mapping) else ()
     text = " ".join(f"{name}={value}" for name, value in pairs)
-    return _plain(f"{schedule.get('sketch')} {text}".strip()) or "a schedule without a name"
+    return plain(f"{schedule.get('sketch')} {text}".strip()) or "a schedule without a name"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Cut what may be anything to printable ASCII of a bearable length."""
     kept = text[:SHOWN].encode("unicode_escape").decode("ascii")
     return kept if len(text) <= SHOWN else f"{kept}..."

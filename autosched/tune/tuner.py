@@ -105,7 +105,7 @@ def tune(
         resume=resume,
         events=events,
         predictions=predictions,
-        ledger=Ledger(options.trials, clock),
+        ledger=Ledger(max(trials, len(resume.trials) if resume else 0), clock),
     )
     return search.run(known)
 
@@ -171,7 +171,8 @@ class _Search:
         else:
             self.journal.start(self.task.spec, self.options, known)
         label = self.task.workload.label
-        self.events(RunStarted(label, self.service.device, self.options.trials, count))
+        total = max(self.options.trials, count)
+        self.events(RunStarted(label, self.service.device, total, count))
         return flights
 
     def _catch_up(self, resume: RecordedRun) -> deque[_Flight]:
@@ -181,12 +182,11 @@ class _Search:
         except Diverged as error:
             what = f"the run {resume.start.run} cannot go on:"
             raise ResumeRefused(what, (str(error),)) from error
-        for batch, outcomes in passage.passed:
+        for batch, _ in passage.passed:
             for proposal in batch.proposals:
                 self._learn(proposal)
-                if proposal.number in outcomes:
-                    trial = _trial(batch.round, proposal, outcomes[proposal.number])
-                    self.ledger.enter(trial, recorded=True)
+        for trial in passage.trials:
+            self.ledger.enter(trial, recorded=True)
         return deque(_Flight(flight.batch, flight.outcomes) for flight in flights)
 
     def _search(self, waiting: deque[_Flight]) -> None:
@@ -198,7 +198,8 @@ class _Search:
                 flight.pending.results()
             if not flight.missing:
                 self.course.tell(flight.batch, flight.outcomes)
-            self.events(RoundDone(flight.batch.round, self.ledger.progress()))
+            if flight.pending is not None:
+                self.events(RoundDone(flight.batch.round, self.ledger.progress()))
 
     def _propose(self, waiting: deque[_Flight]) -> bool:
         """Have ``OVERLAP`` batches on their way where there is more to try; any at all?"""
@@ -250,12 +251,13 @@ class _Search:
         with self.lock:
             if self.stopped == "interrupted":
                 return
-            trial = _trial(flight.batch.round, proposal, outcome)
+            number, candidate = proposal.number, proposal.candidate
+            trial = Trial(number, flight.batch.round, candidate, proposal.program, outcome)
             self.journal.trial(trial)
             improved = self.ledger.enter(trial)
-            flight.outcomes[proposal.number] = outcome
+            flight.outcomes[number] = outcome
             progress = self.ledger.progress()
-            self.events(TrialDone(proposal.number, proposal.candidate, outcome, improved, progress))
+            self.events(TrialDone(number, candidate, outcome, improved, progress))
 
     def _entrants(self) -> list[Trial]:
         return fastest(self.ledger.trials, self.options.finals)
@@ -288,10 +290,6 @@ class _Search:
             elapsed_s=self.ledger.elapsed_s,
             recorded=len(trials) - self.ledger.measured,
         )
-
-
-def _trial(round_: int, proposal: Proposal, outcome: Measurement) -> Trial:
-    return Trial(proposal.number, round_, proposal.candidate, proposal.program, outcome)
 
 
 def _winner(entrants: Sequence[Trial], comparison: Comparison | None) -> Best | None:
