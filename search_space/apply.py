@@ -15,7 +15,7 @@ from search_space import access
 from search_space.companion import pack, split_reduction
 from search_space.demand import integer, names_of, need_free, need_fresh
 from search_space.expr import Read
-from search_space.index import Index, Quotient, Remainder, variable
+from search_space.index import Index, Quotient, Remainder, axes_of, variable
 from search_space.nest import Nest, initial
 from search_space.refusal import IllegalStep, refuse
 from search_space.schedule import Schedule
@@ -239,6 +239,7 @@ def _check_finished(nest: Nest) -> None:
             )
     if not nest.groups:
         raise IllegalStep(f"{nest.name}: nothing is tiled")
+    _check_whole(nest)
     if not nest.grid:
         raise IllegalStep(f"{nest.name}: nothing is bound to the grid")
     access.check_block_sizes(nest, LARGEST_BLOCK)
@@ -246,6 +247,18 @@ def _check_finished(nest: Nest) -> None:
 
 def _kind(nest: Nest, axis: str) -> Any:
     return nest.kinds[axis]
+
+
+def _check_whole(nest: Nest) -> None:
+    """Refuse to reduce again over an axis of which a block holds only a part."""
+    for stage in nest.statements[1:]:
+        for axis in nest.reduction_axes(stage) if stage.reducer else ():
+            cut = [n for n in axes_of(nest.resolve(axis)) if n not in nest.tile_axes]
+            if cut:
+                raise IllegalStep(
+                    f"{nest.name}: {stage.output!r} reduces over {axis!r}, of which a block "
+                    f"holds a part: {cut[0]!r} is outside"
+                )
 
 
 _RULES: dict[type[Any], Callable[[Nest, Any], tuple[Nest, ...]]] = {

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from autosched.codegen.address import Condition, address
-from autosched.codegen.block import Source, load_text, mask_text, prepare
+from autosched.codegen.address import Address, Condition, address
+from autosched.codegen.block import (
+    Source,
+    load_text,
+    mask_text,
+    name_conditions,
+    prepare,
+)
 from autosched.codegen.dtype import TRITON_NAMES
 from autosched.codegen.scope import Block, Scope, Space, placed
+from autosched.codegen.text import unwrapped
 from autosched.codegen.value import IDENTITY, value_text
 from search_space import access
 from search_space.expr import Read, reads
@@ -66,43 +73,76 @@ def _loaded(scope: Scope, source: Source) -> str:
 
 def _write_plain(scope: Scope, stage: Stage) -> None:
     nest = scope.nest
-    operands = {read: address(nest, read, load=True) for read in reads(stage.value)}
-    touched = {group for where in operands.values() for group in where.groups}
-    kept = tuple(g for g in access.store_groups(nest) if g in touched)
-    space = (*kept, *(g for g in sorted(touched) if g not in kept))
+    held = {r: scope.blocks[r.tensor] for r in reads(stage.value) if r.tensor in scope.blocks}
+    loaded = {r: address(nest, r, load=True) for r in reads(stage.value) if r not in held}
+    space, kept = _space(nest, stage, held, loaded)
     sources = [
         prepare(scope, nest, read, tuple(g for g in space if g in where.groups))
-        for read, where in operands.items()
+        for read, where in loaded.items()
     ]
     scope.blocks[stage.output] = Block(stage.output, kept)
-    scope.lines.add(f"{stage.output} = {_identity(nest, stage, kept)}")
-    with serial_loops(scope, _loops_of(nest, stage)):
-        texts = {s.read: placed(widened(scope, nest, s), space) for s in sources}
+    loops = _loops_of(nest, stage)
+    if loops:
+        scope.lines.add(f"{stage.output} = {_identity(nest, stage, kept)}")
+    with serial_loops(scope, loops):
+        texts = {read: placed(block, space) for read, block in held.items()}
+        texts |= {s.read: placed(widened(scope, nest, s), space) for s in sources}
         value = value_text(stage.value, texts.__getitem__, nest.tensor[stage.output].dtype)
-        conditions = tuple(
-            c for where in operands.values() for c in where.conditions if _is_reduced(nest, c)
-        )
-        _accumulate(scope, stage, value, tuple(dict.fromkeys(conditions)), space, len(kept))
+        value = _reduced(scope, stage, unwrapped(value), loaded, space, kept)
+        _accumulate(scope, stage, value, looped=bool(loops))
 
 
-def _accumulate(
+def _space(
+    nest: Nest, stage: Stage, held: Mapping[Read, Block], loaded: Mapping[Read, Address]
+) -> tuple[Space, Space]:
+    """Return the tile groups that the value of a statement spans, and those that are kept."""
+    order = max((block.space for block in held.values()), key=len, default=())
+    touched = {g for where in loaded.values() for g in where.groups}
+    touched |= {g for block in held.values() for g in block.space}
+    inside = {g for form in stage.index for g in access.groups_in(nest, form)}
+    ordered = dict.fromkeys([*order, *access.store_groups(nest), *sorted(touched)])
+    spatial = [g for g in ordered if g in touched and not is_reduction_group(nest, g)]
+    kept = tuple(g for g in spatial if g in inside or not held)
+    return (tuple(spatial) + tuple(g for g in ordered if g in touched - set(spatial))), kept
+
+
+def _reduced(
     scope: Scope,
     stage: Stage,
     value: str,
-    conditions: tuple[Condition, ...],
+    loaded: Mapping[Read, Address],
     space: Space,
-    kept: int,
-) -> None:
-    """Write ``output = output (+|max) value``; what a mask filled counts as the identity."""
-    reducer = stage.reducer or "sum"
-    if conditions:
-        mask = mask_text(scope, scope.nest, conditions, space)
+    kept: Space,
+) -> str:
+    """Reduce a value along the groups that are not kept; what lies past an axis, or was filled
+    by a mask, counts as the identity."""
+    nest, reducer = scope.nest, stage.reducer or "sum"
+    leaves = {n for axis in nest.reduction_axes(stage) for n in axes_of(nest.resolve(axis))}
+    conditions = [c for where in loaded.values() for c in where.conditions]
+    conditions += [
+        Condition(nest.resolve(axis), None, nest.extents[axis])
+        for axis in nest.reduction_axes(stage)
+        if axis in nest.overhangs
+    ]
+    bound = tuple(dict.fromkeys(c for c in conditions if leaves & set(axes_of(c.index))))
+    if bound:
+        name_conditions(scope, nest, bound)
+        mask = mask_text(scope, nest, bound, space)
         value = f"tl.where({mask}, {value}, {IDENTITY[reducer]})"
-    for position in reversed(range(kept, len(space))):
-        value = f"tl.{reducer}({value}, axis={position})"
+    for position in reversed(range(len(space))):
+        if space[position] not in kept:
+            value = f"tl.{reducer}({value}, axis={position})"
+    return value
+
+
+def _accumulate(scope: Scope, stage: Stage, value: str, *, looped: bool) -> None:
+    """Write ``output (+|max)= value`` within a loop, and ``output = value`` without one."""
     held = stage.output
-    joined = f"{held} + {value}" if reducer == "sum" else f"tl.maximum({held}, {value})"
-    scope.lines.add(f"{held} = {joined}")
+    if looped and stage.reducer == "sum":
+        value = f"{held} + {value}"
+    elif looped:
+        value = f"tl.maximum({held}, {value})"
+    scope.lines.add(f"{held} = {value}")
 
 
 def widened(scope: Scope, nest: Nest, source: Source) -> Block:
@@ -116,10 +156,6 @@ def widened(scope: Scope, nest: Nest, source: Source) -> Block:
 def is_reduction_group(nest: Nest, number: int) -> bool:
     """Whether a tile group holds reduction axes."""
     return nest.kinds[nest.groups[number][0]] == "reduction"
-
-
-def _is_reduced(nest: Nest, condition: Condition) -> bool:
-    return any(nest.kinds[name] == "reduction" for name in axes_of(condition.index))
 
 
 def _identity(nest: Nest, stage: Stage, space: Space) -> str:

@@ -23,7 +23,7 @@ PrecisionName = Literal["ieee", "tf32", "tf32x3", "fast"]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
 _EPILOGUE = {
     "pattern": (
-        r"^(bias|residual|scale_a|scale_b|row_scale|column_scale|relu|gelu|gelu_tanh|silu"
+        r"^(bias|residual|scale_a|scale_b|row_scale|column_scale|relu|gelu|gelu_tanh|silu|softmax"
         r"|scale:[-+0-9.eE]+)$"
     )
 }

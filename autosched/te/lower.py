@@ -28,6 +28,8 @@ class _Lowering:
     over: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tensors: dict[str, Source] = field(default_factory=dict)
     axes: dict[str, Axis] = field(default_factory=dict)
+    #: Reduction axes of the stage being found that run along an axis known already.
+    renamed: dict[str, str] = field(default_factory=dict)
 
 
 def workload(
@@ -132,9 +134,11 @@ def _resolve(expr: Expr, value: Value, lowering: _Lowering, axes: dict[str, Affi
         if tensor.reducer is None:
             inner = dict(zip((a.name for a in tensor.axes), index, strict=True))
             return _resolve(tensor.value.expr, tensor.value, lowering, inner)
-        _reduce(tensor, index, lowering)
-        return Read(tensor.name, index)
+        return Read(tensor.name, _reduce(tensor, index, lowering))
 
+    for node in sorted(reads(expr), key=lambda node: -len(node.index)):
+        # A sum read whole comes before what is reduced from it: see _reduce.
+        change(node)
     return rewrite(expr, change)
 
 
@@ -143,33 +147,79 @@ def _claim(tensor: Source, lowering: _Lowering) -> None:
         raise IllegalExpression(f"two tensors are called {tensor.name!r}, rename one")
 
 
-def _reduce(tensor: Computed, index: tuple[Affine, ...], lowering: _Lowering) -> None:
-    """Add the stage of a reduced tensor, run over the axes at which it is read."""
+def _reduce(tensor: Computed, index: tuple[Affine, ...], lowering: _Lowering) -> tuple[Affine, ...]:
+    """Add the stage of a reduced tensor, run over the axes at which it is read; return those.
+
+    What is reduced again from it, as a row's maximum is, runs over its axes: a reduction axis
+    that stands where the tensor has an axis already is that axis within its stage.
+    """
     names = tuple(form.single or "" for form in index)
     if "" in names or len(set(names)) != len(names):
         raise IllegalExpression(f"{tensor.name!r} is reduced: it is read at distinct plain axes")
-    if lowering.over.setdefault(tensor.name, names) != names:
-        raise IllegalExpression(
-            f"{tensor.name!r} is reduced and read twice, at axes "
-            f"{', '.join(lowering.over[tensor.name])} and {', '.join(names)}"
-        )
+    known = lowering.over.setdefault(tensor.name, names)
+    if known != names:
+        _rename(tensor, names, known, lowering)
     if tensor.name in lowering.stages:
-        return
+        return tuple(map(Affine.axis, known))
     for axis in tensor.reduced:
         if axis.name in names:
             raise IllegalExpression(f"axis name {axis.name!r} has two meanings, rename one")
-    for axis in merge_axes((tuple(lowering.axes.values()), tensor.reduced)):
+    added = tuple(axis for axis in tensor.reduced if not _is_known(axis, lowering))
+    for axis in merge_axes((tuple(lowering.axes.values()), added)):
         lowering.axes[axis.name] = axis
     forms = dict(zip((a.name for a in tensor.axes), index, strict=True))
     value = _resolve(tensor.value.expr, tensor.value, lowering, forms)
+    value, reduced = _renamed(value, tensor, index, lowering)
     occurring = {n for read in reads(value) for form in read.index for n in form.axes}
-    for axis in tensor.reduced:
-        if axis.name not in occurring:
+    for name in reduced:
+        if name not in occurring:
             raise IllegalExpression(
-                f"axis {axis.name!r} of {tensor.name!r} does not occur in what is reduced"
+                f"axis {name!r} of {tensor.name!r} does not occur in what is reduced"
             )
     lowering.intermediates[tensor.name] = Tensor(tensor.name, tensor.shape, tensor.dtype)
     lowering.stages[tensor.name] = Stage(tensor.name, index, value, tensor.reducer)
+    return index
+
+
+def _is_known(axis: Axis, lowering: _Lowering) -> bool:
+    """Whether an axis that is reduced is one that the output runs over, of the same extent."""
+    known = lowering.axes.get(axis.name)
+    return known is not None and known.kind == "spatial" and known.extent == axis.extent
+
+
+def _rename(
+    tensor: Computed, names: tuple[str, ...], known: tuple[str, ...], lowering: _Lowering
+) -> None:
+    """Note that reduction axes among ``names`` stand for those at which ``tensor`` is known."""
+    for name, other in zip(names, known, strict=True):
+        one, two = lowering.axes[name], lowering.axes[other]
+        if name != other and (one.kind != "reduction" or one.extent != two.extent):
+            raise IllegalExpression(
+                f"{tensor.name!r} is reduced and read twice, at axes "
+                f"{', '.join(known)} and {', '.join(names)}"
+            )
+        if name != other:
+            lowering.renamed[name] = other
+
+
+def _renamed(
+    value: Expr, tensor: Computed, index: tuple[Affine, ...], lowering: _Lowering
+) -> tuple[Expr, tuple[str, ...]]:
+    """Apply the renamings of a stage's reduction axes; return its value and those axes."""
+    mine = {a.name: lowering.renamed.pop(a.name, a.name) for a in tensor.reduced}
+    changed = {old: new for old, new in mine.items() if old != new}
+    for old, new in changed.items():
+        if any(new in form.axes for form in index):
+            raise IllegalExpression(f"axis {old!r} would run along {new!r}, which is not reduced")
+        del lowering.axes[old]
+    forms = {old: Affine.axis(new) for old, new in changed.items()}
+
+    def change(node: Expr) -> Expr:
+        if isinstance(node, Read):
+            return Read(node.tensor, tuple(form.substitute(forms) for form in node.index))
+        return node
+
+    return rewrite(value, change), tuple(mine.values())
 
 
 def _inputs(stages: tuple[Stage, ...], lowering: _Lowering) -> tuple[Tensor, ...]:

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from autosched.te import function, lower
+from autosched.te import function, lower, reduction
 from autosched.te.error import IllegalExpression
 from autosched.te.layout import default_store
 from autosched.te.name import fresh_name
-from autosched.te.position import Position, axis_position, new_axis
+from autosched.te.position import Position, axis_position, new_axis, reduce_axis
 from autosched.te.reduction import sum
 from autosched.te.tensor import define, placeholder
 from autosched.te.value import Value
@@ -30,7 +30,7 @@ ELEMENTWISE: dict[str, Callable[[Value], Value]] = {
 #: Epilogues with an input: added in the dtype of C, or multiplied in float32.
 ADDED = ("bias", "residual")
 MULTIPLIED = ("scale_a", "scale_b", "row_scale", "column_scale")
-EPILOGUES = (*ADDED, *MULTIPLIED, *ELEMENTWISE, "scale:FACTOR")
+EPILOGUES = (*ADDED, *MULTIPLIED, *ELEMENTWISE, "scale:FACTOR", "softmax")
 MOST_EPILOGUES = 8
 _FACTOR = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -53,9 +53,10 @@ def matmul(
     for int8). Epilogues: ``bias`` (an input [n]), ``residual`` (an input [m, n]), ``relu``,
     ``gelu`` (exact), ``gelu_tanh``, ``silu``, ``scale:FACTOR``, and factors that are float32
     inputs: ``scale_a`` and ``scale_b`` ([1]: of a whole operand), ``row_scale`` ([m]) and
-    ``column_scale`` ([n]). Bias and residual have the dtype of C; inputs follow A and B in the
-    order of the epilogue. ``out_dtype`` defaults to ``dtype`` (for float8_e4m3 to
-    bfloat16, for int8 to int32). Raises IllegalExpression, its ``path`` the argument meant.
+    ``column_scale`` ([n]); and ``softmax`` along n. Bias and residual have the dtype of C; inputs
+    follow A and B in the order of the epilogue. ``out_dtype`` defaults to ``dtype`` (for
+    float8_e4m3 to bfloat16, for int8 to int32). Raises IllegalExpression, its ``path`` the
+    argument meant.
     """
     how = _Product(dtype, out_dtype, trans_a, trans_b, precision, tuple(epilogue))
     return how.workload((), m, n, k)
@@ -149,11 +150,24 @@ def _apply(
                 name = fresh_name(word, frozenset(taken))
                 taken.add(name)
                 result = _join_input(word, name, result, index, dtype)
+            elif word == "softmax":
+                result = _softmax(result, index)
             else:
                 result = _function(word)(result)
         except IllegalExpression as error:
             raise IllegalExpression(error.fact, ("epilogue", place)) from error
     return result
+
+
+def _softmax(value: Value, index: tuple[Position, ...]) -> Value:
+    """Divide the exponentials of each row by their sum, the row's maximum taken off first."""
+    axes = tuple(position.axes[0] for position in index)
+    whole, rows = define("logits", axes, value), index[:-1]
+    inner = [reduce_axis(axes[-1].extent, name) for name in ("along", "beside")]
+    most = define("row_max", axes[:-1], reduction.max(whole[(*rows, inner[0])], axis=inner[0]))
+    terms = function.exp(whole[(*rows, inner[1])] - most[rows])
+    total = define("row_sum", axes[:-1], sum(terms, axis=inner[1]))
+    return function.exp(whole[index] - most[rows]) / total[rows]
 
 
 def _join_input(

@@ -87,7 +87,7 @@ def _plain_variants(roles: Contraction, target: Target) -> Iterator[Variant]:
             continue
         if skinny:
             yield Variant(load, store, swap=True)
-        if _pays_to_split(roles, target):
+        if _pays_to_split(roles, target) and not roles.whole:
             for swap in (False, True)[: 1 + skinny]:
                 yield Variant(load, store, split="workspace", swap=swap)
                 yield Variant(load, store, split="atomic", swap=swap)
@@ -199,9 +199,9 @@ def _has_parts(variant: Variant) -> bool:
 
 def _choices(blocks: Blocking, variant: Variant) -> tuple[Choice, ...]:
     domains: dict[str, tuple[int, ...]] = {
-        "tile_m": _tiles(TILE_M, blocks.m.extent),
-        "tile_n": _tiles(TILE_N, blocks.n.extent),
-        "tile_k": _tiles(TILE_K, blocks.k.extent),
+        "tile_m": _tiles(blocks, TILE_M, blocks.m),
+        "tile_n": _tiles(blocks, TILE_N, blocks.n),
+        "tile_k": _tiles(blocks, TILE_K, blocks.k),
         "stages": STAGES,
         "warps": WARPS,
         "group": GROUP,
@@ -216,7 +216,13 @@ def _choices(blocks: Blocking, variant: Variant) -> tuple[Choice, ...]:
     return tuple(Choice(name, domain) for name, domain in domains.items())
 
 
-def _tiles(domain: tuple[int, ...], extent: int) -> tuple[int, ...]:
-    """Return the tiles up to the first that covers ``extent``: a larger one only adds waste."""
+def _tiles(blocks: Blocking, domain: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
+    """Return the tiles up to the first that covers the axis: a larger one only adds waste.
+
+    Of an axis that is reduced again a block holds the whole.
+    """
+    extent = axis.extent
+    if axis in blocks.roles.whole:
+        return (max(domain[0], 1 << (extent - 1).bit_length()),)
     covering = next((t for t in domain if t >= extent), domain[-1])
     return tuple(t for t in domain if t <= covering)

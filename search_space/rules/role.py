@@ -6,8 +6,11 @@ import math
 from dataclasses import dataclass
 
 from search_space import access
-from search_space.expr import Affine, Read
+from search_space.expr import Affine, Read, reads
 from search_space.workload import Axis, Tensor, Workload
+
+#: The longest axis that a block holds whole.
+LARGEST_WHOLE = 512
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class Contraction:
     m: tuple[Axis, ...]
     n: tuple[Axis, ...]
     k: tuple[Axis, ...]
+    #: Axes that later statements reduce over: a block must hold the whole of them.
+    whole: tuple[Axis, ...] = ()
 
 
 def contraction(workload: Workload) -> Contraction | str:
@@ -32,8 +37,6 @@ def contraction(workload: Workload) -> Contraction | str:
     operands = access.product(stage)
     if operands is None:
         return "its first stage is not a sum of products of two tensors"
-    if any(later.reducer for later in workload.stages[1:]):
-        return "it has more than one reduction"
     for read in (*operands, Read(stage.output, stage.index)):
         if not all(form.single for form in read.index):
             return f"an index of {read.tensor!r} is not one axis alone"
@@ -57,7 +60,23 @@ def _assign(workload: Workload, a: Read, b: Read, output: tuple[Affine, ...]) ->
         return "one operand holds no output axis of its own"
     if not roles["k"]:
         return "nothing is summed"
-    return Contraction(a, b, *(tuple(roles[r]) for r in ("batch", "m", "n", "k")))
+    whole = _reduced_later(workload)
+    for axis in whole:
+        if axis not in (*roles["m"], *roles["n"]) or axis.extent > LARGEST_WHOLE:
+            return f"it is reduced again over axis {axis.name!r}, more than a block holds"
+    batch, m, n, k = (tuple(roles[role]) for role in ("batch", "m", "n", "k"))
+    return Contraction(a, b, batch, m, n, k, whole)
+
+
+def _reduced_later(workload: Workload) -> tuple[Axis, ...]:
+    """Return the axes that statements after the first reduce over."""
+    names: set[str] = set()
+    for stage in workload.stages[1:]:
+        if stage.reducer:
+            inside = {name for form in stage.index for name in form.axes}
+            forms = [form for read in reads(stage.value) for form in read.index]
+            names |= {name for form in forms for name in form.axes} - inside
+    return tuple(axis for axis in workload.axes if axis.name in names)
 
 
 _ROLES = {
@@ -117,10 +136,15 @@ def blocking(workload: Workload, roles: Contraction) -> Blocking:
     return Blocking(
         workload,
         roles,
-        _primary(roles.m, (a, roles.a), output),
-        _primary(roles.n, output, (b, roles.b)),
+        _primary(_whole_first(roles.m, roles), (a, roles.a), output),
+        _primary(_whole_first(roles.n, roles), output, (b, roles.b)),
         _primary(roles.k, (a, roles.a), (b, roles.b)),
     )
+
+
+def _whole_first(axes: tuple[Axis, ...], roles: Contraction) -> tuple[Axis, ...]:
+    """Return the axes to choose from: those that a block must hold whole, if there are any."""
+    return tuple(axis for axis in axes if axis in roles.whole) or axes
 
 
 def _primary(axes: tuple[Axis, ...], *reads: tuple[Tensor, Read]) -> Axis:

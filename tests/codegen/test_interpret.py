@@ -122,6 +122,22 @@ def test_every_activation(activation: str, schedules, h200) -> None:
     assert_right(workload, schedule, h200)
 
 
+@pytest.mark.parametrize(
+    "workload",
+    [
+        operators.batch_matmul(3, 40, 24, 64, dtype="float16", trans_b=True, epilogue=("softmax",)),
+        operators.matmul(33, 100, 64, dtype="float32", epilogue=("bias", "softmax")),
+        operators.matmul(17, 1, 32, dtype="float16", epilogue=("scale:0.5", "softmax")),
+    ],
+    ids=lambda workload: workload.label,
+)
+def test_rows_reduced_again_within_a_block(workload: Workload, schedules, h200) -> None:
+    found = list(schedules.random_legal(workload, h200, random.Random(5), block=128))
+    assert len(found) >= 3
+    for _, schedule in found:
+        assert_right(workload, schedule, h200)
+
+
 def test_integers(schedules, h200) -> None:
     workload = operators.matmul(40, 48, 128, dtype="int8", trans_b=True)
     for _, schedule in schedules.typical(workload, h200):

@@ -237,6 +237,12 @@ def test_atomic_sums_are_not_stored_by_descriptor() -> None:
         )
 
 
+def test_what_is_reduced_again_must_lie_in_the_block() -> None:
+    workload = matmul(epilogue=("softmax",))
+    with pytest.raises(IllegalStep, match="'row_max' reduces over 'j', of which a block holds"):
+        replay(workload, Schedule(DONE))
+
+
 def test_swapped_operands_leave_no_columns_to_cut() -> None:
     with pytest.raises(IllegalStep, match="the columns are the rows of the accumulator"):
         after(*TILED, Tensorize(swap=True), CacheWrite("pointer", 2))

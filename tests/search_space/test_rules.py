@@ -103,6 +103,20 @@ def test_b_is_the_operand_that_holds_the_last_dimension() -> None:
     assert (roles.a.tensor, roles.b.tensor) == ("B", "A")
 
 
+def test_rows_that_are_reduced_again_are_held_whole() -> None:
+    workload = operators.matmul(64, 100, 64, dtype="float16", epilogue=("softmax",))
+    for sketch in sketches(workload, H200):
+        domains = {choice.name: choice.domain for choice in sketch.choices}
+        assert domains["tile_n"] == (128,)
+        assert sketch.structure.split == "none"
+
+
+def test_rows_too_long_for_a_block_are_refused() -> None:
+    workload = operators.matmul(64, 1000, 64, dtype="float16", epilogue=("softmax",))
+    with pytest.raises(NoSketch, match="reduced again over axis 'j', more than a block holds"):
+        sketches(workload, H200)
+
+
 def test_axes_beyond_the_pattern_go_to_the_grid_and_the_loops() -> None:
     workload = product({"p": 3, "i": 64, "q": 5, "j": 64, "r": 2, "k": 64}, "piqj", "pirk", "rkqj")
     for sketch in sketches(workload, H200):

@@ -81,7 +81,7 @@ def test_meaning(argument: str, workload: Workload) -> None:
             "matmul:m=4,n=6,k=8,dtype=float16,epilogue=bias+bas",
             "argument:43: workload.epilogue.1: 'bas' is no epilogue; known: bias, residual, "
             "scale_a, scale_b, row_scale, column_scale, relu, "
-            "gelu, gelu_tanh, silu, scale:FACTOR",
+            "gelu, gelu_tanh, silu, scale:FACTOR, softmax",
         ),
         ("matmul:m=4,n=6,dtype=float16", "argument:1: workload.k: is missing"),
         ("matmul:m=4,m=5", "argument:12: workload.m: stands twice"),

@@ -107,7 +107,7 @@ def test_what_is_formatted_can_be_loaded(work: Workload) -> None:
             GOOD + "  epilogue: [bias, geul]\n",
             "7:20: workload.epilogue.1: 'geul' is no epilogue; known: bias, residual, "
             "scale_a, scale_b, row_scale, column_scale, relu, gelu, "
-            "gelu_tanh, silu, scale:FACTOR",
+            "gelu_tanh, silu, scale:FACTOR, softmax",
         ),
         (GOOD + "  epilogue: relu\n", "7:13: workload.epilogue: a list is expected, not 'relu'"),
         (GOOD + "tunes: {}\n", "7:1: tunes: unknown, did you mean tune"),
