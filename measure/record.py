@@ -261,6 +261,8 @@ class FinalRecord(_Line):
     rounds: Count
     seeds: tuple[int, ...]
     predicted: bool = False
+    #: What disturbed the device in rounds that could not be held again; "" if nothing did.
+    trouble: str = ""
     provenance: Provenance
 
 

@@ -108,7 +108,8 @@ class Runner:
         return _judged(programs, reply, left, failures, wanted, library_failure, seeds)
 
     def close(self) -> None:
-        """Kill the worker and leave the GPU to others."""
+        """Kill the worker and leave the GPU to others. Nothing is measured afterwards."""
+        self._closed = True
         self._drop()
         if self._lock is not None:
             self._lock.release()

@@ -5,6 +5,7 @@ Knows no schedule and nothing of processes. On the CPU, in Triton's interpreter,
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -227,7 +228,9 @@ class Session:
             raise WrongResult(Cause.LATER, f"after timing, {error}") from error
 
     def _check_possible(self, latency_us: float) -> None:
-        """Raise WrongResult on a time that the data sheet of this very device rules out."""
+        """Raise WrongResult on no time at all, or one that the device's data sheet rules out."""
+        if not 0 < latency_us < math.inf:
+            raise WrongResult(Cause.IMPOSSIBLE, f"impossible time: {latency_us} us")
         if self.target is None or not _is_device(self.target.device_names, self.device):
             return
         least = least_us(self.workload, self.target)

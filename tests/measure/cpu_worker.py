@@ -42,4 +42,5 @@ def prepare(self: Launcher, *arguments: object) -> Call:
 _prepare = Launcher.prepare
 Launcher.prepare = prepare  # type: ignore[method-assign,assignment]
 measure.worker.Session = CpuSession  # type: ignore[misc]
+measure.worker.uuid_of = lambda _: os.environ.get("CPU_WORKER_UUID", "")
 handle = measure.worker.Worker().handle
