@@ -311,6 +311,7 @@ FEATURES: tuple[Feature, ...] = (
     _flag("persistent", "the kernel is persistent", lambda c: c.structure.persistent),
     _flag("workspace", "split by workspace", lambda c: c.structure.split == "workspace"),
     _flag("atomic", "split by atomics", lambda c: c.structure.split == "atomic"),
+    _flag("counter", "split, joined by the last part", lambda c: c.structure.split == "counter"),
     Feature("packs", "operands", "operands packed first", lambda v: v.case.structure.packs),
     _flag("swap", "the dot is computed transposed", lambda c: c.structure.swap),
     _flag("a_k_major", "a is contiguous along k", lambda c: c.structure.a_k_major),

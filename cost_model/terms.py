@@ -50,6 +50,9 @@ PASS_US = 0.85
 PACKING = 0.5
 #: Time for which the start of a program occupies a multiprocessor, microseconds.
 STARTED_US = 0.12
+#: Time from a program's last store to its knowing whether it is the last, and from there to its
+#: first loads, microseconds: two turns to L2.
+ARRIVAL_US = 1.5
 #: Time that a persistent kernel takes to set out on its walk, microseconds.
 WALK_US = 0.15
 
@@ -227,13 +230,21 @@ def _joining_us(case: Case, unit: Machine) -> Any:
     """Time to join the parts of a split reduction: sums through L2, or memory if they are many."""
     if case.structure.split == "none":
         return 0.0
+    if case.structure.split == "counter":
+        return _arrival_us(case, unit)
     moved = split_bytes(case)
     fits = moved < unit.l2_kept_bytes
     rate = np.where(fits, unit.l2_bytes_per_s / 2, unit.memory_bytes_per_s)
     return 1e6 * (moved + output_bytes(case)) / rate + PASS_US
 
 
+def _arrival_us(case: Case, unit: Machine) -> Any:
+    """Time that the last program of a point takes to join all shares by itself."""
+    read = 4.0 * case.split * case.tile_m * case.tile_n
+    return 1e6 * read / (rates.L2_PORT_BYTES_PER_CLOCK * unit.clock_hz) + ARRIVAL_US
+
+
 def _launch_us(case: Case, unit: Machine) -> float:
     s = case.structure
-    kernels = {"none": 1, "workspace": 2, "atomic": 3}[s.split] + s.packs
+    kernels = {"none": 1, "counter": 1, "workspace": 2, "atomic": 3}[s.split] + s.packs
     return unit.launch_us * (1 + rates.NEXT_KERNEL * (kernels - 1))

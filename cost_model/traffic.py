@@ -98,7 +98,7 @@ def split_bytes(case: Case) -> Column:
     one = 4.0 * s.batch * s.m * s.n
     if s.split == "none":
         return np.zeros(np.shape(case.tile_m))
-    slots = 2.0 * case.split if s.split == "workspace" else case.split + 2.0
+    slots = case.split + 2.0 if s.split == "atomic" else 2.0 * case.split
     return np.asarray(one * slots)
 
 

@@ -37,7 +37,8 @@ class Call:
         starts: Sequence[_Start],
     ) -> None:
         self.output = tensors[program.output.name]
-        self.workspaces = tuple(tensors[b.name] for b in program.workspaces)
+        #: Scratch that holds nothing between runs.
+        self.workspaces = tuple(tensors[b.name] for b in program.workspaces if not b.kept_zero)
         self._zeroed = tuple(tensors[b.name] for b in program.buffers if b.zeroed)
         self._tensors = tensors
         self._starts = tuple(starts)
@@ -100,6 +101,8 @@ class Launcher:
         _check_apart(program, tensors)
         for buffer in program.workspaces:
             tensors[buffer.name] = empty(buffer, self.device)
+            if buffer.kept_zero:
+                tensors[buffer.name].zero_()
         starts = [
             self._start(kernel, loaded, tensors)
             for kernel, loaded in zip(program.kernels, self._kernels, strict=True)

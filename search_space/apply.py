@@ -14,7 +14,7 @@ from typing import Any
 from search_space import access
 from search_space.companion import pack, split_reduction
 from search_space.demand import integer, names_of, need_free, need_fresh
-from search_space.expr import Read
+from search_space.expr import Read, reads
 from search_space.index import Index, Quotient, Remainder, axes_of, variable
 from search_space.nest import Nest, initial
 from search_space.refusal import IllegalStep, refuse
@@ -252,7 +252,8 @@ def _kind(nest: Nest, axis: str) -> Any:
 def _check_whole(nest: Nest) -> None:
     """Refuse to reduce again over an axis of which a block holds only a part."""
     for stage in nest.statements[1:]:
-        for axis in nest.reduction_axes(stage) if stage.reducer else ():
+        held = any(read.tensor in nest.intermediates for read in reads(stage.value))
+        for axis in nest.reduction_axes(stage) if stage.reducer and held else ():
             cut = [n for n in axes_of(nest.resolve(axis)) if n not in nest.tile_axes]
             if cut:
                 raise IllegalStep(

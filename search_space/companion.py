@@ -30,7 +30,10 @@ def split_reduction(nest: Nest, step: SplitReduction) -> tuple[Nest, ...]:
         refuse(step, f"the reduction is {stage.reducer!r}; only sums are shared")
     if len(nest.statements) < 2 or nest.tensor[stage.output].name not in nest.intermediates:
         refuse(step, "there is no accumulator apart from the output")
-    return _shared(nest, step, parts, block), _join(nest, step, parts)
+    shared = _shared(nest, step, parts, block)
+    if step.via == "counter":
+        return (_joining(nest, shared, step, parts),)
+    return shared, _join(nest, step, parts)
 
 
 def _shared(nest: Nest, step: SplitReduction, parts: int, block: int) -> Nest:
@@ -56,7 +59,32 @@ def _shared(nest: Nest, step: SplitReduction, parts: int, block: int) -> Nest:
         definitions={**nest.definitions, step.axis: definition},
         overhangs=(*nest.overhangs, *overhang),
         atomic=step.via == "atomic",
+        part=step.part,
     )
+
+
+def _joining(nest: Nest, shared: Nest, step: SplitReduction, parts: int) -> Nest:
+    """Return ``shared`` followed by the statements that the last part to arrive runs alone."""
+    stage, workspace = nest.statements[0], _workspace(nest, step, parts)
+    total, every = _unused(nest, "total"), _unused(nest, f"{step.part}_all")
+    read = Read(workspace.name, (Affine.axis(every), *stage.index))
+    accumulator = replace(nest.tensor[stage.output], name=total)
+    later = access.renamed(nest.statements[1:], stage.output, total)
+    return replace(
+        shared,
+        name=nest.name,
+        axes=(*shared.axes, Axis(every, parts, "reduction")),
+        tensors=(*shared.tensors, accumulator),
+        intermediates=(*shared.intermediates, total),
+        statements=(*shared.statements, Stage(total, stage.index, read, "sum"), *later),
+        counter=_unused(nest, "arrived"),
+    )
+
+
+def _unused(nest: Nest, name: str) -> str:
+    while name in nest.tensor or name in nest.extents:
+        name += "_"
+    return name
 
 
 def _join(nest: Nest, step: SplitReduction, parts: int) -> Nest:
@@ -89,10 +117,7 @@ def _undecided(nest: Nest) -> Nest:
 def _workspace(nest: Nest, step: SplitReduction, parts: int) -> Tensor:
     accumulator = nest.tensor[nest.statements[0].output]
     shape = accumulator.shape if step.via == "atomic" else (parts, *accumulator.shape)
-    name = "partial"
-    while name in nest.tensor or name in nest.extents:
-        name += "_"
-    return Tensor(name, shape, accumulator.dtype)
+    return Tensor(_unused(nest, "partial"), shape, accumulator.dtype)
 
 
 def pack(nest: Nest, step: Pack) -> tuple[Nest, ...]:

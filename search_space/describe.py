@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from search_space import access
-from search_space.index import axes_of
 from search_space.nest import Nest, Via
 from search_space.rules.role import Blocking, blocking, contraction
-from search_space.rules.variant import Variant, structure_of
+from search_space.rules.variant import Share, Variant, structure_of
 from search_space.sketch import Structure
 from search_space.workload import Axis, Workload
 
@@ -34,17 +33,19 @@ def describe(workload: Workload, nests: Sequence[Nest]) -> Description | None:
     if isinstance(roles, str) or not nest.tensorized:
         return None
     blocks = blocking(workload, roles)
-    shared = any(later.turn > 0 for later in nests)
+    share: Share | None = None
+    if nest.part:
+        share = "counter" if nest.counter else "atomic" if nest.atomic else "workspace"
     variant = Variant(
         load=_load(nest, roles.a.tensor),
         store=nest.store,
         persistent=nest.persistent,
-        split=("atomic" if nest.atomic else "workspace") if shared else None,
+        split=share,
         swap=nest.swap,
         pack_a=roles.a.tensor in nest.packed.values(),
         pack_b=roles.b.tensor in nest.packed.values(),
     )
-    return Description(structure_of(blocks, variant), _choices(nest, blocks, shared=shared))
+    return Description(structure_of(blocks, variant), _choices(nest, blocks))
 
 
 def _load(nest: Nest, tensor: str) -> Via:
@@ -53,8 +54,7 @@ def _load(nest: Nest, tensor: str) -> Via:
     return nest.cache_reads.get(names[0] if names else tensor, "pointer")
 
 
-def _choices(nest: Nest, blocks: Blocking, *, shared: bool) -> dict[str, int]:
-    parts = [a for a in nest.grid if a not in blocks.workload.extents and _is_part(nest, a)]
+def _choices(nest: Nest, blocks: Blocking) -> dict[str, int]:
     return {
         "tile_m": _held(nest, blocks.m),
         "tile_n": _held(nest, blocks.n),
@@ -63,15 +63,9 @@ def _choices(nest: Nest, blocks: Blocking, *, shared: bool) -> dict[str, int]:
         "warps": nest.warps,
         "group": nest.swizzle,
         "parts": nest.parts,
-        "split": math.prod(nest.extents[axis] for axis in parts) if shared else 1,
+        "split": nest.extents[nest.part] if nest.part else 1,
         "ctas": max(1, nest.per_multiprocessor),
     }
-
-
-def _is_part(nest: Nest, axis: str) -> bool:
-    """Whether a grid axis stands for a share of a reduction."""
-    reduced = nest.reduction_axes(nest.statements[0])
-    return any(axis in axes_of(nest.resolve(name)) for name in reduced)
 
 
 def _held(nest: Nest, axis: Axis) -> int:

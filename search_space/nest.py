@@ -55,6 +55,10 @@ class Nest:
     turn: int = 0
     #: The tensors that were packed, by the name of their packed copies.
     packed: Mapping[str, str] = field(default_factory=dict)
+    #: The grid axis that stands for a share of a reduction, and the buffer in which its programs
+    #: count themselves where the last to arrive joins the shares.
+    part: str = ""
+    counter: str = ""
     #: The store adds to what is there; its buffer must be zeroed before.
     atomic: bool = False
     stages: int = 1
@@ -103,6 +107,12 @@ class Nest:
     def output(self) -> Tensor:
         """The tensor that the last statement stores."""
         return self.tensor[self.statements[-1].output]
+
+    @property
+    def workspaces(self) -> tuple[Tensor, ...]:
+        """The stored tensors that statements before the last write."""
+        written = [self.tensor[stage.output] for stage in self.statements[:-1]]
+        return tuple(tensor for tensor in written if tensor.name not in self.intermediates)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:

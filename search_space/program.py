@@ -19,6 +19,7 @@ class Buffer:
 
     Inputs and the output are the caller's, in the workload's order. A workspace is the
     launcher's. ``zeroed`` buffers must hold zeros before every run; clearing counts as run time.
+    ``kept_zero`` buffers must hold zeros before the first run, and every run leaves zeros in them.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Buffer:
     dtype: str
     role: BufferRole
     zeroed: bool = False
+    kept_zero: bool = False
     alignment_bytes: int = 16
 
 

@@ -62,7 +62,7 @@ class Structure:
     load: Literal["pointer", "descriptor"]
     store: Literal["pointer", "descriptor"]
     persistent: bool
-    split: Literal["none", "workspace", "atomic"]
+    split: Literal["none", "workspace", "atomic", "counter"]
     #: Bytes that the epilogue reads beside the operands, and its functions per output element.
     epilogue_bytes: int
     epilogue_calls: int

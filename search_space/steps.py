@@ -166,14 +166,16 @@ class SplitReduction:
     """Let ``parts`` programs share one reduction axis; a second nest joins their sums.
 
     The axis becomes ``part`` (a grid axis to bind) and ``rest``. Partial sums go to a float32
-    workspace with a slot per part, or are added atomically into one zeroed workspace.
+    workspace with a slot per part, or are added atomically into one zeroed workspace. With
+    "counter" there is no second nest: the parts count themselves, and the last one to arrive
+    joins the slots.
     """
 
     axis: str
     part: str
     rest: str
     parts: Int
-    via: Literal["workspace", "atomic"]
+    via: Literal["workspace", "atomic", "counter"]
     #: ``rest`` is made of whole blocks of this many elements.
     block: Int
     nest: int = 0

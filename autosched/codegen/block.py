@@ -44,7 +44,14 @@ def load_text(scope: Scope, nest: Nest, source: Source) -> str:
     if where.step.terms:
         moved.append(scalar_text(nest, where.step))
     mask = mask_text(scope, nest, where.conditions, source.space)
-    return f"tl.load({' + '.join(moved)}{f', mask={mask}, other=0.0' if mask else ''})"
+    tail = f", mask={mask}, other=0.0" if mask else ""
+    # What other programs have just written is read past the cache of this multiprocessor.
+    tail += ', cache_modifier=".cg"' if _is_shared(nest, source.read) else ""
+    return f"tl.load({' + '.join(moved)}{tail})"
+
+
+def _is_shared(nest: Nest, read: Read) -> bool:
+    return bool(nest.counter) and read.tensor in {t.name for t in nest.workspaces}
 
 
 def store(scope: Scope, nest: Nest, target: Read, value: str, space: Space) -> None:

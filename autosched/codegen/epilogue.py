@@ -24,6 +24,11 @@ def write_intermediate(scope: Scope, stage: Stage) -> None:
     scope.blocks[stage.output] = Block(stage.output, space)
 
 
+def write_share(scope: Scope, stage: Stage) -> None:
+    """Write a statement that leaves a share of a reduction in its workspace."""
+    _store(scope, replace(scope.nest, store="pointer", parts=1), stage, _space(scope, stage))
+
+
 def write_store(scope: Scope, stage: Stage) -> None:
     """Write the last statement and its store, slice by slice where the nest says so."""
     space, whole = _space(scope, stage), dict(scope.blocks)

@@ -6,10 +6,11 @@ Knows no operator: what is a product or a reduction is read off the statements.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from autosched.codegen.epilogue import write_intermediate, write_store
+from autosched.codegen.arrival import last_to_arrive
+from autosched.codegen.epilogue import write_intermediate, write_share, write_store
 from autosched.codegen.grid import programs, write_decode
 from autosched.codegen.reduction import write_reduction
 from autosched.codegen.scope import Scope
@@ -31,12 +32,16 @@ def write_kernel(nest: Nest) -> Body:
     scope = Scope(nest)
     for number in range(len(nest.groups)):
         _write_ranges(scope, number)
-    with _points(scope):
+    with ExitStack() as blocks:
+        blocks.enter_context(_points(scope))
         for stage in nest.statements[:-1]:
             if stage.reducer:
                 write_reduction(scope, stage)
-            else:
+            elif stage.output in nest.intermediates:
                 write_intermediate(scope, stage)
+            else:
+                write_share(scope, stage)
+                blocks.enter_context(last_to_arrive(scope))
         write_store(scope, nest.statements[-1])
     return Body(_module(scope), tuple(scope.parameters.values()))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from autosched.codegen.arrival import points
 from autosched.codegen.grid import programs
 from autosched.codegen.kernel import write_kernel
 from autosched.codegen.promise import promises
@@ -50,13 +51,18 @@ def _kernel(nest: Nest, target: Target) -> Kernel:
 def _buffers(workload: Workload, nests: Sequence[Nest]) -> tuple[Buffer, ...]:
     return (
         *(_buffer(tensor, "input") for tensor in workload.inputs),
-        *(
-            _buffer(nest.output, "workspace", zeroed=nest.atomic)
-            for nest in nests
-            if nest.output.name != workload.output.name
-        ),
+        *(buffer for nest in nests for buffer in _workspaces(workload, nest)),
         _buffer(workload.output, "output"),
     )
+
+
+def _workspaces(workload: Workload, nest: Nest) -> Iterator[Buffer]:
+    for tensor in nest.workspaces:
+        yield _buffer(tensor, "workspace")
+    if nest.output.name != workload.output.name:
+        yield _buffer(nest.output, "workspace", zeroed=nest.atomic)
+    if nest.counter:
+        yield Buffer(nest.counter, (points(nest),), (1,), "int32", "workspace", kept_zero=True)
 
 
 def _buffer(tensor: Tensor, role: BufferRole, *, zeroed: bool = False) -> Buffer:

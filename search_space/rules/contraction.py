@@ -17,7 +17,7 @@ from search_space.expr import reads
 from search_space.rules.join import join_steps
 from search_space.rules.pack import packed_order, packing_steps, wants_packing
 from search_space.rules.role import Blocking, Contraction, blocking, contraction, extent_of
-from search_space.rules.variant import Variant, Via, k_major, structure_of
+from search_space.rules.variant import Share, Variant, Via, k_major, structure_of
 from search_space.sketch import Choice, Sketch, fill
 from search_space.steps import (
     Bind,
@@ -50,6 +50,7 @@ GROUP = (1, 2, 4, 8, 16, 32)
 PARTS = (1, 2, 4)
 SPLIT = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 CTAS = (1, 2)
+SHARES: tuple[Share, ...] = ("workspace", "atomic", "counter")
 
 
 def contraction_sketches(workload: Workload, target: Target) -> tuple[Sketch, ...] | str:
@@ -89,8 +90,8 @@ def _plain_variants(roles: Contraction, target: Target) -> Iterator[Variant]:
             yield Variant(load, store, swap=True)
         if _pays_to_split(roles, target) and not roles.whole:
             for swap in (False, True)[: 1 + skinny]:
-                yield Variant(load, store, split="workspace", swap=swap)
-                yield Variant(load, store, split="atomic", swap=swap)
+                for share in SHARES:
+                    yield Variant(load, store, split=share, swap=swap)
 
 
 def _pays_to_split(roles: Contraction, target: Target) -> bool:
@@ -143,12 +144,12 @@ def _steps(blocks: Blocking, variant: Variant, target: Target) -> Iterator[Step]
     if variant.persistent:
         yield Persist(target.multiprocessors, Open("ctas"))
     yield Order((loop,))
-    yield from _data_steps(blocks, variant, inner, first_pack=2 if variant.split else 1)
+    yield from _data_steps(blocks, variant, inner, first_pack=2 if variant.joins else 1)
     yield Tensorize(swap=variant.swap)
     yield CacheWrite(variant.store, Open("parts") if _has_parts(variant) else 1)
     yield Pipeline(Open("stages"))
     yield Warps(Open("warps"))
-    if variant.split:
+    if variant.joins:
         yield from join_steps(blocks, target)
 
 

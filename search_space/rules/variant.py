@@ -13,7 +13,7 @@ from search_space.sketch import Structure
 from search_space.workload import Axis, Precision, Tensor
 
 Via = Literal["pointer", "descriptor"]
-Share = Literal["workspace", "atomic"]
+Share = Literal["workspace", "atomic", "counter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,11 @@ class Variant:
     swap: bool = False
     pack_a: bool = False
     pack_b: bool = False
+
+    @property
+    def joins(self) -> bool:
+        """Whether a second nest joins the shares of a reduction."""
+        return self.split in ("workspace", "atomic")
 
     @property
     def name(self) -> str:

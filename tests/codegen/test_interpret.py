@@ -71,7 +71,7 @@ def test_every_sketch_in_every_layout(dtype, trans_a, trans_b, schedules, h200) 
         assert_right(workload, schedule, few)
 
 
-@pytest.mark.parametrize("via", ["workspace", "atomic"])
+@pytest.mark.parametrize("via", ["workspace", "atomic", "counter"])
 def test_shared_reductions(via: str, schedules, h200) -> None:
     workload = operators.matmul(40, 48, 1024, dtype="float16", epilogue=("bias", "silu"))
     shared = [

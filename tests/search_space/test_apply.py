@@ -107,6 +107,13 @@ def test_atomic_parts_share_one_workspace() -> None:
     assert [stage.reducer for stage in second.statements] == [None]
 
 
+def test_the_last_part_to_arrive_joins_within_one_nest() -> None:
+    (nest,) = after(SplitReduction("k", "kp", "kr", 4, "counter", 32))
+    assert nest.counter == "arrived"
+    assert [stage.output for stage in nest.statements] == ["acc", "partial", "total", "C"]
+    assert [tensor.name for tensor in nest.workspaces] == ["partial"]
+
+
 def test_uneven_parts_overhang() -> None:
     first, _ = after(SplitReduction("k", "kp", "kr", 3, "workspace", 32))
     assert first.extents["kr"] == 96

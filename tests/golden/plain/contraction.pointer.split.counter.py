@@ -1,0 +1,42 @@
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(A, B, partial, arrived, C):
+    # axes: i < 2048, j < 2048, k < 512, k_rest < 128
+    # grid: k_part < 4, i0 < 32, j0 < 32
+    # block: i1 < 64 x j1 < 64 x k1 < 32
+    # loops: k0 < 4, k_part_all < 4
+    i1 = tl.arange(0, 64)
+    j1 = tl.arange(0, 64)
+    k1 = tl.arange(0, 32)
+    program = tl.program_id(0)
+    k_part = program // 1024
+    # bands of 4 i0: programs that run together share operands in L2
+    first = (program % 1024) // 128 * 4
+    i0 = first + (program % 1024) % 128 % 4
+    j0 = (program % 1024) % 128 // 4
+    A_at = A + (i0 * 32768 + k_part * 128) + ((i1 * 512)[:, None] + k1[None, :])
+    B_at = B + (k_part * 262144 + j0 * 64) + ((k1 * 2048)[:, None] + j1[None, :])
+    acc = tl.zeros([64, 64], tl.float32)
+    for k0 in tl.range(4):
+        A_tile = tl.load(A_at + k0 * 32)
+        B_tile = tl.load(B_at + k0 * 65536)
+        acc = tl.dot(A_tile, B_tile, acc)
+    partial_at = partial + (k_part * 4194304 + i0 * 131072 + j0 * 64) + ((i1 * 2048)[:, None] + j1[None, :])
+    tl.store(partial_at, acc)
+    # the last of 4 k_part to arrive joins them
+    arrived_at = arrived + i0 * 32 + j0
+    tl.debug_barrier()
+    before = tl.atomic_add(arrived_at, 1, sem="acq_rel")
+    if before == 3:
+        partial_at_2 = partial + (i0 * 131072 + j0 * 64) + ((i1 * 2048)[:, None] + j1[None, :])
+        total = tl.zeros([64, 64], tl.float32)
+        for k_part_all in tl.range(4):
+            partial_tile = tl.load(partial_at_2 + k_part_all * 4194304, cache_modifier=".cg")
+            total = total + partial_tile
+        C_tile = total.to(tl.float16)
+        C_at = C + (i0 * 131072 + j0 * 64) + ((i1 * 2048)[:, None] + j1[None, :])
+        tl.store(C_at, C_tile)
+        tl.store(arrived_at, 0)
