@@ -7,7 +7,7 @@ and a chain of elementwise steps on it. Knows nothing of programs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -45,7 +45,7 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Product:
-    """``out[order] = steps(a @ b)``; a is [batch, m, k] or [m, k], b [batch, k, n] or [k, n]."""
+    """``out[order] = steps(a @ b)``; a is [*batch, m, k], b [*batch, k, n]."""
 
     a: _View
     b: _View
@@ -57,7 +57,7 @@ class _Product:
 
     @property
     def batched(self) -> bool:
-        return len(self.a.order) == 3
+        return len(self.a.order) > 2
 
     def __call__(self, inputs: Sequence[torch.Tensor], output: torch.Tensor) -> None:
         out = output.permute(self.order)
@@ -109,12 +109,20 @@ class _Product:
         if not self.batched:
             torch.mm(a, b, out=out)
             return 0
-        if first and first.function == "add" and isinstance(first.operand, _View):
+        if (
+            out.dim() == 3
+            and first
+            and first.function == "add"
+            and isinstance(first.operand, _View)
+        ):
             added = first.operand.of(inputs)
             if added.dim() == 3:
                 torch.baddbmm(added, a, b, out=out)
                 return 1
-        torch.bmm(a, b, out=out)
+        if out.dim() == 3:
+            torch.bmm(a, b, out=out)
+        else:
+            torch.matmul(a, b, out=out)
         return 0
 
     def _multiply_add(
@@ -148,9 +156,15 @@ _OPERATIONS: dict[str, Callable[[torch.Tensor, Any], Any]] = {
 
 def library_call(workload: Workload) -> LibraryCall | None:
     """Return how torch computes ``workload`` best, or None where no single product matches."""
-    if not 1 <= len(workload.stages) <= 2 or workload.stages[0].reducer != "sum":
-        return None
     summed, last = workload.stages[0], workload.stages[-1]
+    if summed.reducer != "sum":
+        return None
+    if (rows := _softmax_argument(workload)) is not None:
+        before = replace(workload, stages=(summed, replace(last, value=rows)))
+        product = library_call(before)
+        return None if product is None else _Softmax(product)
+    if len(workload.stages) > 2:
+        return None
     steps: list[_Step] | None = []
     if last is not summed:
         same = last.index == summed.index and last.reducer is None
@@ -159,6 +173,48 @@ def library_call(workload: Workload) -> LibraryCall | None:
     if steps is None:
         return None
     return _product(workload, summed.value, _axes_of(summed.index), tuple(steps))
+
+
+@dataclass(frozen=True)
+class _Softmax:
+    """The softmax along the last dimension of what another call leaves in the output."""
+
+    product: LibraryCall
+
+    def __call__(self, inputs: Sequence[torch.Tensor], output: torch.Tensor) -> None:
+        self.product(inputs, output)
+        torch.softmax(output, -1, out=output)
+
+
+def _softmax_argument(workload: Workload) -> Expr | None:
+    """Return what the output is the softmax of along its last axis, or None if it is none."""
+    if len(workload.stages) != 4:
+        return None
+    _, most, total, last = workload.stages
+    match last.value:
+        case Call(
+            "div",
+            (
+                Call(
+                    "exp",
+                    (
+                        Call(
+                            "sub",
+                            (rows, Read(peak)),
+                        ),
+                    ),
+                ),
+                Read(whole),
+            ),
+        ):
+            pass
+        case _:
+            return None
+    terms = Call("exp", (Call("sub", (rows, Read(most.output, most.index))),))
+    is_row = most.index == total.index == last.index[:-1]
+    peaks = (peak, most.reducer, most.value) == (most.output, "max", rows)
+    sums = (whole, total.reducer, total.value) == (total.output, "sum", terms)
+    return rows if is_row and peaks and sums else None
 
 
 def _axes_of(index: Sequence[Any]) -> tuple[str | None, ...]:
@@ -180,7 +236,7 @@ def _product(
     m = [x for x in out_axes if x in a and x not in b]
     n = [x for x in out_axes if x in b and x not in a]
     k = [x for x in a if x in b and x not in out_axes]
-    if len(m) != 1 or len(n) != 1 or len(k) != 1 or len(batch) > 1:
+    if len(m) != 1 or len(n) != 1 or len(k) != 1:
         return None
     if any({*axes} != wish for axes, wish in ((a, {*batch, *m, *k}), (b, {*batch, *n, *k}))):
         return None

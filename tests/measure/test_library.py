@@ -47,6 +47,8 @@ def test_every_layout(trans_a: bool, trans_b: bool, batch: int) -> None:
         ("scale:0.125", "bias", "relu"),
         ("scale_a", "scale_b", "bias"),
         ("row_scale", "column_scale", "relu"),
+        ("softmax",),
+        ("scale:0.125", "bias", "softmax"),
         ("gelu",),
     ],
 )
