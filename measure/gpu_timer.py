@@ -54,6 +54,8 @@ class GpuTimer:
 
         None stands for a time in which the device may have waited for the host.
         """
+        if not pieces:
+            return []
         events = self._events[: len(pieces)]
         self._gate(len(pieces))
         late = []

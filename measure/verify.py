@@ -12,7 +12,8 @@ that behave as random signs errs by about ``u * sqrt(K) * |sum|``, u = 2**-24 (H
 constant sqrt(K) in place of K). Tensor cores cut sums off instead of rounding them, so that errors
 share a sign and add up; the factor 32 covers that for K up to 16,384, and the largest of many
 millions of elements. Float32 products in tf32 add the rounding of both operands to 11 bits,
-``2**-10`` each at the most, with random signs. How far the accumulator's error moves the result is
+``2**-10`` each at the most, with random signs; sums of float8 products that are "fast" add the
+rounding of the tensor core's own accumulator. How far the accumulator's error moves the result is
 measured, by evaluating the reference with the accumulator shifted by it.
 
 So a kernel that drops one block of K (an error of sqrt(block) at the least) or accumulates in
@@ -37,8 +38,15 @@ from search_space.workload import Stage, Workload
 ACCUMULATION = 32.0
 #: The same for operands rounded or truncated to tf32, in units of 2**-11 * sqrt(K) * product.
 TF32 = 8.0
+#: The same for sums kept in the float8 tensor core's accumulator, in units of
+#: 2**-13 * sqrt(K / 32) * typical sum: it adds the products of 32 terms at a time and keeps 13
+#: bits below the leading one (DeepSeek-V3, arXiv 2412.19437, section 3.3.2). Right kernels of
+#: 4096 terms were seen to err by 9 such units on an H200, the largest of 10**8 elements.
+FAST = 20.0
+FAST_TERMS = 32
 _FLOAT32_ROUNDOFF = 2.0**-24
 _TF32_ROUNDOFF = 2.0**-11
+_FAST_ROUNDOFF = 2.0**-13
 #: Unit roundoff and half the smallest step of each output dtype.
 _ROUNDOFF: Mapping[str, tuple[float, float]] = {
     "float16": (2.0**-11, 2.0**-25),
@@ -222,6 +230,8 @@ def accumulation_error(
     error = ACCUMULATION * _FLOAT32_ROUNDOFF * math.sqrt(terms) * typical
     if workload.precision == "tf32":
         error += TF32 * _TF32_ROUNDOFF * typical
+    if workload.precision == "fast":
+        error += FAST * _FAST_ROUNDOFF * math.sqrt(terms / FAST_TERMS) * typical
     return error
 
 

@@ -66,6 +66,22 @@ def test_a_truncating_accumulator_passes(k: int) -> None:
     assert error(case, total, "float32") <= 1
 
 
+@pytest.mark.parametrize("k", LENGTHS[1:])
+def test_fast_sums_of_float8_pass_where_they_are_meant_and_only_there(k: int) -> None:
+    """The accumulator is cut to 13 bits below the leading one after every 32 products."""
+    for precision, passes in (("fast", True), ("ieee", False)):
+        w = matmul(64, 96, k, dtype="float8_e4m3", out_dtype="float32", precision=precision)  # type: ignore[arg-type]
+        case = verify.random_case(w, 5, CPU)
+        a, b = (x.double() for x in case.inputs)
+        total = torch.zeros(64, 96, dtype=torch.float64)
+        for start in range(0, k, 32):
+            total = total + a[:, start : start + 32] @ b[start : start + 32]
+            bits = total.float().view(torch.int32) & ~0x3FF
+            total = bits.view(torch.float32).double()
+        assert (error(case, total.float(), "float32") <= 1) is passes
+        assert error(case, product(case, k - 32), "float32") > 2
+
+
 @pytest.mark.parametrize("k", LENGTHS)
 def test_tf32_passes_where_it_is_meant_and_only_there(k: int) -> None:
     for precision, passes in (("tf32", True), ("ieee", False)):
