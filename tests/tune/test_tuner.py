@@ -38,7 +38,9 @@ def time_of(program: Program) -> float:
 
 def evolution(seed: int = 0, horizon: int | None = None) -> EvolutionSearch:
     model = XGBoostModel(seed, bags=2, rounds=20)
-    return EvolutionSearch(SKETCHES, H200, model, seed, horizon=horizon, population=64, generations=2)
+    return EvolutionSearch(
+        SKETCHES, H200, model, seed, horizon=horizon, population=64, generations=2
+    )
 
 
 def run(
