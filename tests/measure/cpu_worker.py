@@ -8,9 +8,12 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import measure.worker
+from measure.guard import Guard
 from measure.launch import Call, Launcher
+from measure.nvml import Reading
 from measure.session import Session
 
 
@@ -26,7 +29,27 @@ class TextTimer:
         return [getattr(getattr(piece, "__self__", None), "stated_us", 50.0) for piece in pieces]
 
 
+class FileWatch:
+    """A driver that reports the throttle reasons that a test has written into a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def reading(self) -> Reading:
+        return Reading(1980, int(self._path.read_text()))
+
+    def processes(self) -> frozenset[int]:
+        return frozenset()
+
+    def working(self) -> dict[int, int]:
+        return {}
+
+
 class CpuSession(Session):
+    def _guard(self, watch: object, others: frozenset[int]) -> Guard:
+        path = os.environ.get("CPU_WORKER_REASONS")
+        return Guard(FileWatch(Path(path)) if path else None)
+
     @property
     def timer(self) -> TextTimer:  # type: ignore[override]
         return TextTimer()

@@ -14,7 +14,7 @@ import hand_kernels as kernels
 import pytest
 import triton
 
-from measure.builder import BuilderPool, BuildError
+from measure.builder import BuilderPool, BuildError, patience_s
 from measure.compiler import compile_kernel
 from measure.job import Built
 from measure.measurement import Cause, Failed, Failure
@@ -136,6 +136,15 @@ def test_endless_build_is_killed_at_its_deadline() -> None:
         )
         assert failed.result() == late
         assert isinstance(built.result(), Built)
+
+
+def test_patience_follows_what_builds_take() -> None:
+    assert patience_s([], 60.0) == 60.0
+    assert patience_s([0.1] * 15, 60.0) == 60.0, "too few to tell"
+    assert patience_s([0.1] * 16, 60.0) == 10.0
+    assert patience_s([1.0] * 16, 60.0) == 20.0
+    assert patience_s([30.0] * 64, 60.0) == 60.0
+    assert patience_s([0.1] * 64, 5.0) == 5.0
 
 
 def test_close_does_not_wait_for_a_hanging_build() -> None:

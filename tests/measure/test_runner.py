@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import hand_kernels as kernels
 import pytest
 
 from measure.comparison import Comparison
-from measure.measurement import Failed, Failure, Timed, Timing
+from measure.guard import RETAKES
+from measure.measurement import Conditions, Failed, Failure, Timed, Timing
 from measure.runner import Runner
 from measure.service import NoDevice
 from search_space import target as targets
@@ -30,9 +32,18 @@ def in_kernel(line: str) -> Program:
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
+def reasons(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file whose number the worker takes for what holds the device's clock down."""
+    path = tmp_path_factory.mktemp("watch") / "reasons"
+    path.write_text("0")
+    return path
+
+
+@pytest.fixture(scope="module")
+def runner(reasons: Path) -> Iterator[Runner]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        patch.setenv("CPU_WORKER_REASONS", str(reasons))
         patch.setenv("OMP_NUM_THREADS", "1")
         running = Runner(WORKLOAD, H200, "cpu", timeout_s=8, module="cpu_worker")
         yield running
@@ -139,3 +150,58 @@ def test_compare_finds_out_who_dies_in_the_middle(runner: Runner) -> None:
 def test_no_worker_is_no_device() -> None:
     with pytest.raises(NoDevice, match=r"cuda:0: .*no_such_worker"):
         Runner(WORKLOAD, H200, "cuda:0", module="measure.no_such_worker")
+
+
+def test_a_time_of_a_disturbed_device_is_quarantined(runner: Runner, reasons: Path) -> None:
+    def measured() -> Conditions | None:
+        timed = runner.measure(program())
+        assert isinstance(timed, Timed)
+        assert timed.quarantined == bool(timed.conditions and timed.conditions.trouble)
+        return timed.conditions
+
+    assert measured() == Conditions(1980, 0.0, 0, "")
+    reasons.write_text("64")
+    trouble = "the clock is held down: hardware thermal slowdown"
+    assert measured() == Conditions(1980, 0.0, RETAKES, trouble)
+    assert measured() == Conditions(1980, 0.0, 0, trouble)
+    held = runner.compare([program(us=10), program(us=20)], library=False, rounds=6, seeds=(5, 6))
+    assert held.trouble == trouble
+    assert (held.best, held.rounds) == (0, 6)
+    reasons.write_text("4")
+    assert measured() == Conditions(1980, 0.0, 0, "")
+    assert runner.compare([program()], library=False, rounds=6, seeds=(5,)).trouble == ""
+
+
+def test_a_closed_runner_measures_no_more() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        short = Runner(WORKLOAD, H200, "cpu", module="cpu_worker")
+    short.close()
+    with pytest.raises(NoDevice, match="it was closed"):
+        short.measure(program())
+
+
+def test_the_lock_is_held_over_workers_that_come_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("CPU_WORKER_UUID", "GPU-42")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    running = Runner(WORKLOAD, H200, "cpu", module="cpu_worker")
+    lock = tmp_path / "autosched" / "gpu-GPU-42.lock"
+
+    def is_free() -> bool:
+        with lock.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+    assert not is_free()
+    assert isinstance(running.measure(HOSTILE["exit"][0]), Failed)
+    assert not is_free()
+    assert isinstance(running.measure(program()), Timed)
+    assert not is_free()
+    running.close()
+    assert is_free()
