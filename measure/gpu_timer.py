@@ -9,6 +9,7 @@ happened by the time its last is queued may have waited for the host, and its ti
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ import torch
 BATCH = 64
 _LONGEST_GATE_US = 100_000.0
 _ATTEMPTS = 20
+_STRETCHES = 4
 _DEFAULT_L2_BYTES = 64 << 20
 
 
@@ -75,10 +77,11 @@ class GpuTimer:
     def stretch_us(self, piece: Callable[[], None], count: int) -> float:
         """Return the microseconds of ``count`` pieces in one go, nothing flushed in between.
 
-        Raises HostTooSlow.
+        Where the host was late every time, the least of the times, which then are too long.
         """
         before, after = self._events[0]
-        for attempt in range(_ATTEMPTS):
+        least_us = math.inf
+        for attempt in range(_STRETCHES):
             _spin(int(min(1000.0 * 2**attempt, _LONGEST_GATE_US) * self._cycles_per_us))
             before.record()
             for _ in range(count):
@@ -86,9 +89,10 @@ class GpuTimer:
             after.record()
             late = before.query()
             after.synchronize()
+            least_us = min(least_us, _between_us(before, after))
             if not late:
-                return _between_us(before, after)
-        raise HostTooSlow(f"no stretch of {count} pieces was free of waiting for the host")
+                break
+        return least_us
 
     def _gate(self, count: int) -> None:
         """Keep the device busy until the host should be far enough ahead with ``count`` pieces.

@@ -75,6 +75,9 @@ class Guard:
         self._clock = clock
         self._pause = pause
         self._known = watch.processes() if watch else frozenset[int]()
+        if watch:
+            # The driver also remembers what was before this session.
+            watch.working()
         self._before = self._after = Reading(0, 0)
         self._read_s = self._anchor_s = self._looked_s = float("-inf")
         self._least_us = expected_us or float("inf")

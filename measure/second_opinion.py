@@ -150,8 +150,15 @@ def _read(
             at = at + coefficient * where[axis]
         inside = inside & (at >= 0) & (at < extent)
         places.append(at.clamp(0, extent - 1))
-    element = tensor[tuple(places)] if places else tensor.reshape(1, 1)
+    element = _taken(tensor, places) if places else tensor.reshape(1, 1)
     return element.to(torch.float64).masked_fill(~inside, identity)
+
+
+def _taken(tensor: torch.Tensor, places: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Index a tensor; torch does not index every float of eight bits, so these go as bytes."""
+    if tensor.element_size() > 1:
+        return tensor[tuple(places)]
+    return tensor.view(torch.int8)[tuple(places)].view(tensor.dtype)
 
 
 def _joined(workload: Workload, stage: Stage, spelled: torch.Tensor) -> torch.Tensor:

@@ -114,3 +114,14 @@ def test_different_pieces_keep_their_places(machine: Machine) -> None:
     pieces = [lambda us=us: machine.queue(us) for us in (5.0, 7.0, 9.0)]
     timer.batch_us(pieces)
     assert timer.batch_us(pieces) == pytest.approx([5.0, 7.0, 9.0])
+
+
+def test_a_stretch_is_timed_as_a_whole_whatever_the_host_costs(machine: Machine) -> None:
+    timer = GpuTimer(50 << 20)
+    assert timer.stretch_us(lambda: machine.queue(95.0, 12.0), 32) == pytest.approx(32 * 95.0)
+    assert timer.stretch_us(lambda: machine.queue(95.0, 60.0), 32) == pytest.approx(32 * 95.0)
+
+
+def test_a_stretch_of_a_host_that_is_never_ahead_is_too_long(machine: Machine) -> None:
+    timer = GpuTimer(50 << 20)
+    assert timer.stretch_us(lambda: machine.queue(95.0, 1e6), 32) > 32 * 95.0

@@ -41,6 +41,8 @@ WORKLOADS = {
     ),
     "transposed": operators.matmul(16, 31, 15, dtype="float32", trans_a=True, trans_b=True),
     "batch": operators.batch_matmul(3, 8, 9, 10, dtype="float16"),
+    "float8": operators.matmul(16, 32, 64, dtype="float8_e4m3", out_dtype="bfloat16", trans_b=True),
+    "int8": operators.matmul(16, 32, 64, dtype="int8", out_dtype="int32", trans_b=True),
     "window": window("max"),
     "padded sum": window("sum"),
 }

@@ -19,6 +19,9 @@ from typing import Any
 import pytest
 import torch
 
+import autosched
+from measure.nvml import driver_version
+
 ROOT = Path(__file__).parents[3]
 KERNELS = ROOT / "tests" / "measure"
 for folder in (KERNELS, Path(__file__).parent):
@@ -36,6 +39,8 @@ def pytest_runtest_setup() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def environment() -> Iterator[None]:
     """Let children import the kernels, and in a dry run let their device have a name."""
+    # This process takes the device, if it does, before anything watches who comes there.
+    _heading()
     with pytest.MonkeyPatch.context() as patch:
         path = os.pathsep.join(p for p in (str(KERNELS), os.environ.get("PYTHONPATH", "")) if p)
         patch.setenv("PYTHONPATH", path)
@@ -84,9 +89,7 @@ def figure(request: pytest.FixtureRequest) -> Figure:
 
 def _heading() -> dict[str, Any]:
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none: a dry run"
-    versions = {p: metadata.version(p) for p in ("autosched", "torch", "triton")}
-    from measure.nvml import driver_version
-
+    versions = {p: metadata.version(p) for p in ("torch", "triton")}
     return {
         "machine": {
             "gpu": gpu,
@@ -94,6 +97,7 @@ def _heading() -> dict[str, Any]:
             "system": f"{platform.system()} {platform.machine()}",
         },
         "versions": {
+            "autosched": autosched.__version__,
             **versions,
             "python": platform.python_version(),
             "driver": driver_version(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import subprocess
@@ -133,7 +134,8 @@ def burner() -> Iterator[subprocess.Popen[str]]:
 
 
 def _troubled(measurement: Measurement) -> str:
-    assert isinstance(measurement, Timed), measurement
+    if isinstance(measurement, Failed):
+        return f"failed: {measurement.detail}"
     seen = measurement.conditions
     assert seen is not None
     if seen.trouble:
@@ -146,9 +148,8 @@ def _spell(runner: Runner, seconds: float) -> list[tuple[float, str, float]]:
     until, rows = time.time() + seconds, []
     while time.time() < until:
         measured = runner.measure(gpu_work.GOOD)
-        trouble = _troubled(measured)
-        assert isinstance(measured, Timed)
-        rows.append((time.time(), trouble, measured.latency_us))
+        us = measured.latency_us if isinstance(measured, Timed) else math.inf
+        rows.append((time.time(), _troubled(measured), us))
     return rows
 
 
