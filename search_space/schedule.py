@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import json
+import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -121,8 +123,13 @@ def _check(step: str, key: str, kind: str, value: Any) -> None:
         raise BadSchedule(f"{step}.{key} is {kind}, not {str(value)[:60]!r}")
 
 
+#: Names of steps reach source text, where these mean something else.
+RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "tl", "triton"})
+
+
 def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and value.isascii() and value.isidentifier() and len(value) < 64
+    plain = isinstance(value, str) and value.isascii() and value.isidentifier()
+    return plain and len(value) < 64 and value not in RESERVED
 
 
 def _plain(value: Any) -> Any:

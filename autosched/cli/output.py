@@ -55,8 +55,13 @@ class Output:
         for column in columns:
             table.add_column(column, justify="right" if _is_number(column) else "left")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(printable, row))
         console(sys.stdout).print(table)
+
+
+def printable(text: str) -> str:
+    """Escape what a terminal would obey instead of showing it: a log may hold any text."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def console(stream: IO[str]) -> Console:

@@ -53,7 +53,8 @@ class Row:
         """Yield the row as lines for people."""
         verdict = self.verdict
         state = "equal" if self.equal else "different"
-        size = f"{verdict.trials} trials in {verdict.rounds} rounds"
+        rounds = f"{verdict.rounds} round{'' if verdict.rounds == 1 else 's'}"
+        size = f"{verdict.trials} trials in {rounds}"
         yield f"{state}  {self.label or self.run}, for {self.target}: {size}, run {self.run}"
         if verdict.difference is not None:
             yield f"  {verdict.difference}"

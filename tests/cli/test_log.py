@@ -55,10 +55,10 @@ def test_check_of_a_sound_log_is_0(tuned):
 
 @pytest.fixture
 def truncated(tuned, tmp_path: Path) -> Path:
-    """The log, its last line cut short and its second line changed in one place."""
+    """The log, its last line cut short and its third, a trial, changed in one place."""
     _, path = tuned
     lines = path.read_bytes().split(b"\n")
-    lines[1] = lines[1].replace(b'"trial":', b'"tryal":')
+    lines[2] = lines[2].replace(b'"trial":', b'"tryal":')
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(b"\n".join(lines)[:-40])
     return cut
@@ -69,11 +69,11 @@ def test_check_names_every_damaged_line_and_is_1(truncated: Path):
     lines = result.stdout.splitlines()
     count = len(truncated.read_bytes().split(b"\n"))
     assert result.exit_code == 1
-    assert lines[0] == f"{truncated}:2: the checksum does not match"
+    assert lines[0] == f"{truncated}:3: the checksum does not match"
     assert lines[1] == f"{truncated}:{count}: a torn line"
     assert lines[2].endswith("records, 2 damaged")
     found = json.loads(log("check", str(truncated), "-f", "json").stdout)
-    assert [damage["line"] for damage in found["damage"]] == [2, count]
+    assert [damage["line"] for damage in found["damage"]] == [3, count]
 
 
 def test_readers_skip_damage_and_name_it(truncated: Path):
@@ -82,7 +82,7 @@ def test_readers_skip_damage_and_name_it(truncated: Path):
     (row,) = json.loads(result.stdout)
     assert row["trials"] == 5
     assert row["stopped"] is None
-    assert f"{truncated}:2: the checksum does not match; skipped" in result.stderr
+    assert f"{truncated}:3: the checksum does not match; skipped" in result.stderr
 
 
 def test_stats_counts_a_run(tuned):

@@ -99,15 +99,15 @@ class Victim:
         """Start, kill and go on until done; return how many kills there were."""
         self.log.unlink(missing_ok=True)
         self.nursery.acknowledged.unlink(missing_ok=True)
-        kills, synced = 0, b""
+        kills, kept = 0, b""
         for _ in range(min(most, rng.randint(1, LONGEST_CHAIN))):
             if self._run(rng.uniform(0.0, self.seconds)) != -signal.SIGKILL:
                 break
             kills += 1
-            synced = self._survived(synced)
+            kept = self._survived(kept)
         code = self._run(None)
         assert code == 0
-        assert self.log.read_bytes().startswith(synced)
+        assert self.log.read_bytes().startswith(kept)
         assert read(self.log).damage == ()
         assert proposals(self.log) == self.expected
         return kills
@@ -121,16 +121,16 @@ class Victim:
         return self.nursery.run([*self._arguments, *options], kill_after_s)
 
     def _survived(self, before: bytes) -> bytes:
-        """Check what a kill left, and return what had been synced."""
+        """Check what a kill left of a log that held ``before``, and return its whole lines."""
         data = self.log.read_bytes() if self.log.exists() else b""
-        size = self.nursery.synced()
+        synced = max(len(before), self.nursery.synced())
         assert data[: len(before)] == before
-        assert len(data) >= size
+        assert len(data) >= synced
         # At most the record that was being written is there in part, or whole and not yet synced.
-        assert lines(data[size:]) <= 1
+        assert lines(data[synced:]) <= 1
         contents = read(self.log) if data else None
         assert contents is None or all(d.line == lines(data) for d in contents.damage)
-        return data[:size]
+        return data[: data.rfind(b"\n") + 1]
 
 
 def killed(nursery: Nursery, folder: Path, wanted: dict[str, int], seed: int) -> dict[str, int]:
