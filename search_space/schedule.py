@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import keyword
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -49,12 +50,12 @@ class Schedule:
             raise BadSchedule("a schedule is an object with a list of 'steps'")
         choices = data.get("choices", {})
         if not isinstance(choices, Mapping) or not all(
-            isinstance(k, str) and type(v) is int for k, v in choices.items()
+            _is_name(k) and _is_integer(v) for k, v in choices.items()
         ):
             raise BadSchedule("'choices' maps names to integers")
         sketch = data.get("sketch", "hand")
-        if not isinstance(sketch, str):
-            raise BadSchedule("'sketch' is a name")
+        if not isinstance(sketch, str) or not _SKETCH.fullmatch(sketch):
+            raise BadSchedule(f"'sketch' is a name, not {ascii(sketch)[:60]}")
         return Schedule(tuple(step_from_data(s) for s in data["steps"]), sketch, dict(choices))
 
     @staticmethod
@@ -62,7 +63,7 @@ class Schedule:
         """Read the JSON text; raises BadSchedule."""
         try:
             data = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise BadSchedule(f"not JSON: {error}") from error
         return Schedule.from_data(data)
 
@@ -102,7 +103,7 @@ LARGEST = 1 << 40
 
 def _check(step: str, key: str, kind: str, value: Any) -> None:
     if kind in ("int", "Int"):
-        good = type(value) is int and 0 <= value <= LARGEST
+        good = _is_integer(value)
     elif kind == "bool":
         good = type(value) is bool
     elif kind == "tuple[int, ...]":
@@ -123,8 +124,14 @@ def _check(step: str, key: str, kind: str, value: Any) -> None:
         raise BadSchedule(f"{step}.{key} is {kind}, not {str(value)[:60]!r}")
 
 
+#: Words and dots: what rules call a sketch.
+_SKETCH = re.compile(r"[A-Za-z0-9_.+-]{1,120}")
 #: Names of steps reach source text, where these mean something else.
 RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "tl", "triton"})
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST
 
 
 def _is_name(value: Any) -> bool:

@@ -154,7 +154,8 @@ class Tuned:
         lines += [f"line {d.line} is damaged: {d.reason}" for d in catalog.damage]
         for record in sorted(catalog.best.values(), key=lambda record: record.workload.label):
             sketch = record.schedule.get("sketch", "hand")
-            lines.append(f"  {record.workload.label}: {record.latency_us:.4g} us by {sketch}")
+            line = f"{record.workload.label}: {record.latency_us:.4g} us by {sketch}"
+            lines.append("  " + "".join(c if c.isprintable() else "?" for c in line))
         return "\n".join(lines)
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from autosched.runtime.choice import choices
 from autosched.runtime.device import Setting
 from autosched.runtime.served import Served
 from autosched.te.operators import batch_matmul, matmul
-from measure.record import Failing, Provenance, TrialRecord, WorkloadText
+from measure.record import Failing, Provenance, TrialRecord
 from search_space.workload import Workload
 
 Make = Callable[..., TrialRecord]
