@@ -68,6 +68,8 @@ class Structure:
     epilogue_calls: int
     #: Whether the product is computed transposed, with ``b`` as the first operand.
     swap: bool = False
+    #: Inputs of the epilogue that are brought on chip block by block, as large as the output's.
+    block_inputs: int = 0
     #: Operands that are copied into another layout first, and the bytes read and written for it.
     packs: int = 0
     packed_bytes: int = 0

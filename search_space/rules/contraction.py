@@ -13,11 +13,10 @@ from dataclasses import replace
 from search_space import access
 from search_space.apply import IllegalStep, replay
 from search_space.dtype import size_bytes
-from search_space.expr import reads
 from search_space.rules.join import join_steps
 from search_space.rules.pack import packed_order, packing_steps, wants_packing
 from search_space.rules.role import Blocking, Contraction, blocking, contraction, extent_of
-from search_space.rules.variant import Share, Variant, Via, k_major, structure_of
+from search_space.rules.variant import Share, Variant, Via, block_inputs, k_major, structure_of
 from search_space.sketch import Choice, Sketch, fill
 from search_space.steps import (
     Bind,
@@ -179,19 +178,8 @@ def _data_steps(
         if pointers and along and width > 1:
             yield Vectorize(name, inner[along], width)
     if variant.store == "descriptor":
-        for name in _block_inputs(blocks):
+        for name in block_inputs(blocks):
             yield CacheRead(name, "descriptor")
-
-
-def _block_inputs(blocks: Blocking) -> Iterator[str]:
-    """Yield the epilogue's inputs that run along both M and N and lie as the output does."""
-    workload, sides = blocks.workload, {blocks.m.name, blocks.n.name}
-    for read in (r for stage in workload.stages[1:] for r in reads(stage.value)):
-        tensor = workload.tensors[read.tensor]
-        is_block = sides <= {form.single for form in read.index}
-        alike = access.row_bytes(tensor) == 16 and tensor.shape == workload.output.shape
-        if tensor in workload.inputs and is_block and alike:
-            yield tensor.name
 
 
 def _has_parts(variant: Variant) -> bool:

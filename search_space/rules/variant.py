@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -75,9 +76,21 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         epilogue_bytes=sum(t.size_bytes for t in workload.inputs if t.name in extra),
         epilogue_calls=len(list(calls)),
         swap=variant.swap,
+        block_inputs=len(list(block_inputs(blocks))) if variant.store == "descriptor" else 0,
         packs=variant.pack_a + variant.pack_b,
         packed_bytes=2 * (variant.pack_a * a.size_bytes + variant.pack_b * b.size_bytes),
     )
+
+
+def block_inputs(blocks: Blocking) -> Iterator[str]:
+    """Yield the epilogue's inputs that run along both M and N and lie as the output does."""
+    workload, sides = blocks.workload, {blocks.m.name, blocks.n.name}
+    for read in (r for stage in workload.stages[1:] for r in reads(stage.value)):
+        tensor = workload.tensors[read.tensor]
+        is_block = sides <= {form.single for form in read.index}
+        alike = access.row_bytes(tensor) == 16 and tensor.shape == workload.output.shape
+        if tensor in workload.inputs and is_block and alike:
+            yield tensor.name
 
 
 def _arithmetic(dtype: str, precision: Precision) -> str:

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autosched.te import operators
 from search_space import limits
 from search_space import target as targets
+from search_space.rules import sketches
 from search_space.sketch import CHOICES, Choice, Sketch, Structure
 from search_space.workload import Axis, Tensor, Workload
 
@@ -236,3 +238,19 @@ def test_a_sketch_that_lacks_a_choice_has_its_default() -> None:
     matrix = np.array([[GOOD[name] for name in names]])
     assert limits.violation(sketch(names), GOOD, H200) is None
     assert not limits.violations(sketch(names), matrix, H200).any()
+
+
+def test_blocks_that_an_epilogue_reads_take_shared_memory_too() -> None:
+    """213,032 bytes is what Triton 3.6 takes for this kernel on sm_90."""
+    workload = operators.matmul(
+        5000, 5000, 5000, dtype="bfloat16", epilogue=("bias", "residual", "gelu")
+    )
+    sketch = next(
+        s for s in sketches(workload, H200) if s.name == "contraction.descriptor.persistent"
+    )
+    choices = {"tile_m": 128, "tile_n": 256, "tile_k": 64, "stages": 3, "warps": 8, "group": 8}
+    choices |= {"parts": 2, "ctas": 1}
+    assert limits.shared_bytes(limits.case_of(sketch, choices, H200)) == 213_040
+    assert "must fit in 232448 bytes" in (
+        limits.violation(sketch, choices | {"stages": 4}, H200) or ""
+    )
