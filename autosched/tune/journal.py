@@ -133,6 +133,7 @@ class Journal:
                 rounds=comparison.rounds,
                 seeds=comparison.seeds,
                 predicted=self._device.kind == "model",
+                trouble=comparison.trouble,
                 provenance=self._provenance(),
             )
         )

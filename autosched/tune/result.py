@@ -79,6 +79,13 @@ class TuningResult:
 
 
 def fastest(trials: tuple[Trial, ...] | list[Trial], count: int) -> list[Trial]:
-    """Return the ``count`` fastest trials, ties in the order of proposals."""
-    timed = [trial for trial in trials if isinstance(trial.measurement, Timed)]
-    return sorted(timed, key=lambda trial: (trial.latency_us, trial.number))[:count]
+    """Return the ``count`` fastest trials, ties in the order of proposals.
+
+    Those timed on a device that was disturbed come behind all others.
+    """
+    timed = [
+        (trial.measurement.quarantined, trial.latency_us, trial.number, trial)
+        for trial in trials
+        if isinstance(trial.measurement, Timed)
+    ]
+    return [trial for *_, trial in sorted(timed, key=lambda entry: entry[:3])[:count]]
