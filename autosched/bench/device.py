@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import metadata
@@ -23,7 +23,7 @@ from autosched.runtime.served import Served
 from autosched.runtime.tuned import Tuned
 from measure.log import read
 from measure.nvml import driver_version
-from measure.record import RunRecord, TrialRecord
+from measure.record import AnyRecord, ResumeRecord, RunRecord, TrialRecord
 from measure.service import NoDevice
 from search_space.target import Target
 from search_space.workload import Workload
@@ -115,11 +115,26 @@ def tuned_before(log: Path | None, workload: Workload) -> Tuning | None:
     if not trials:
         return None
     last = trials[-1].run
-    starts = [r for r in records if isinstance(r, RunRecord) and r.run == last]
-    own = [r for r in trials if r.run == last]
-    begun, ended = (starts or own)[0].provenance.time, own[-1].provenance.time
-    seconds = (datetime.fromisoformat(ended) - datetime.fromisoformat(begun)).total_seconds()
-    return Tuning(len(own), seconds, len(own) / seconds if seconds > 0 else None)
+    own = [r for r in records if r.run == last]
+    attempts = sum(isinstance(r, TrialRecord) for r in own)
+    seconds = _seconds(own)
+    return Tuning(attempts, seconds, attempts / seconds if seconds > 0 else None)
+
+
+def _seconds(lines: Sequence[AnyRecord]) -> float:
+    """Return the time from start to last trial, the pauses before a run went on left out."""
+    total, begun, ended = 0.0, lines[0].provenance.time, lines[0].provenance.time
+    for line in lines:
+        if isinstance(line, RunRecord | ResumeRecord):
+            total += _between(begun, ended)
+            begun = ended = line.provenance.time
+        elif isinstance(line, TrialRecord):
+            ended = line.provenance.time
+    return total + _between(begun, ended)
+
+
+def _between(begun: str, ended: str) -> float:
+    return (datetime.fromisoformat(ended) - datetime.fromisoformat(begun)).total_seconds()
 
 
 def machine(gpu: str) -> dict[str, str | int]:

@@ -12,7 +12,7 @@ from autosched.bench.device import name_of_device, open_bench, tuned_before
 from autosched.bench.run import run
 from autosched.te.operators import matmul
 from measure.log import LogWriter
-from measure.record import RunRecord, TrialRecord
+from measure.record import ResumeRecord, RunRecord, TrialRecord
 from measure.service import NoDevice
 from search_space import target as targets
 from search_space.workload import Workload
@@ -91,5 +91,13 @@ def test_earlier_tuning_is_read_off_the_log(tmp_path: Path, record: Make) -> Non
     found = tuned_before(log, WORK)
     assert found is not None
     assert (found.trials, found.tune_s, found.candidates_per_s) == (2, 4.0, 0.5)
+    again = at(30, "r2").provenance
+    resume = ResumeRecord(run="r2", options={}, trials=2, provenance=again)
+    with LogWriter(log) as writer:
+        for entry in (resume, at(31, "r2")):
+            writer.append(entry)
+    found = tuned_before(log, WORK)
+    assert found is not None
+    assert (found.trials, found.tune_s) == (3, 5.0)  # the pause before it went on is none of it
     assert tuned_before(log, matmul(1, 1, 1, dtype="float16")) is None
     assert tuned_before(None, WORK) is None
