@@ -68,9 +68,10 @@ HOSTILE = {
 def test_a_schedule_that_lies_is_refused_with_a_reason(
     record: Make, here: Setting, name: str
 ) -> None:
-    schedule = deepcopy(record(WORK).schedule)
+    good = record(WORK)
+    schedule = deepcopy(good.schedule)
     HOSTILE[name](schedule)
-    logged = record(WORK, schedule=schedule)
+    logged = good.model_copy(update={"schedule": schedule})
     every = list(choices(WORK, catalogue([logged], (), here.place), here))
     assert "tuned" not in {served.source for served in every}
     assert every[0].reason.startswith("its record is not usable: its schedule does not replay: ")
