@@ -22,7 +22,7 @@ from cost_model.model import CostModel
 from measure.doctor import Gpu, cuda_devices
 from measure.log import LogWriter
 from measure.measurement import Timing
-from measure.service import NoDevice, Service, open_service
+from measure.service import BUILD_TIMEOUT_S, NoDevice, Service, open_service
 from search_space import target as targets
 from search_space.rules import sketches
 from search_space.target import Target
@@ -51,8 +51,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class Wishes:
-    """How to search. ``timeout_s`` bounds each build and each run of a candidate; None is 10,
-    or 60 without a GPU, where builds take their turns on few cores and no kernel can hang."""
+    """How to search. ``timeout_s`` bounds each run of a candidate, or each build where nothing
+    runs; None is 10 on a GPU, or 60 without one, where builds take their turns on few cores."""
 
     options: Options
     strategy: str = "evolution"
@@ -242,7 +242,8 @@ def open_tuner(
         machine.target,
         machine.device,
         predict=predictions,
-        timeout_s=wishes.timeout_s or (10.0 if predictions is None else 60.0),
+        timeout_s=wishes.timeout_s or 10.0,
+        build_timeout_s=(predictions and wishes.timeout_s) or BUILD_TIMEOUT_S,
         seed=wishes.options.seed,
     ) as service:
         yield Tuner(task, machine, wishes, service, strategy, predictions, resume)

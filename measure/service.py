@@ -164,10 +164,10 @@ def open_service(
     """Open what measures programs of ``workload``.
 
     ``device`` is "cuda" or "cuda:N" for a GPU, or "model", which compiles for ``target`` and
-    takes the microseconds from ``predict``. ``timeout_s`` bounds each run, ``build_timeout_s``
-    each build. Where another process measures on the GPU, ``on_wait`` is told every few seconds
-    for up to ``wait_s``; by default a log message, and ``gpu_lock.WAIT_S``. Raises NoDevice,
-    GpuBusy and BadReference among them.
+    takes the microseconds from ``predict`` and runs nothing. ``timeout_s`` bounds each run,
+    ``build_timeout_s`` each build. Where another process measures on the GPU, ``on_wait`` is told
+    every few seconds for up to ``wait_s``; by default a log message, and ``gpu_lock.WAIT_S``.
+    Raises NoDevice, GpuBusy and BadReference among them.
     """
     # Devices import this module, so they are imported where one is wanted.
     if device == "model":
@@ -175,8 +175,7 @@ def open_service(
 
         if predict is None:
             raise NoDevice("device model: it takes its times from a prediction, and none is given")
-        build_s = max(timeout_s, build_timeout_s)
-        return ModelDevice(target, predict, workers=workers, timeout_s=build_s)
+        return ModelDevice(target, predict, workers=workers, timeout_s=build_timeout_s)
     if device == "cuda" or device.startswith("cuda:"):
         from measure.cuda_device import CudaDevice
 
