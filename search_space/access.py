@@ -113,7 +113,7 @@ def _check_box_dimension(
     nest: Nest, step: Step, tensor: Tensor, number: int, form: Affine, *, store: bool
 ) -> None:
     index = nest.resolve(form)
-    along = [(a, c) for a, c in index.terms if any(n in nest.tile_axes for n in _atom_axes(a))]
+    along = [(a, c) for a, c in index.terms if tile_axes_in(nest, Index(((a, c),)))]
     if len(along) > 1 or any(not isinstance(a, Var) or c != 1 for a, c in along):
         refuse(step, f"dimension {number} of {tensor.name!r} does not step by 1 in one tile axis")
     overhangs = nest.ancestors(form) & set(nest.overhangs)
@@ -123,12 +123,6 @@ def _check_box_dimension(
     low, high = interval(nest.resolve(form), nest.extents)
     if store and not overhangs and (low < 0 or high >= tensor.shape[number]):
         refuse(step, f"dimension {number} of {tensor.name!r} is left")
-
-
-def _atom_axes(atom: object) -> tuple[str, ...]:
-    if isinstance(atom, Var):
-        return (atom.name,)
-    return tuple(axes_of(Index(((atom, 1),))))  # type: ignore[arg-type]
 
 
 def check_vector(nest: Nest, step: Vectorize) -> None:
