@@ -120,11 +120,14 @@ class Nest:
         used = {read.tensor for stage in self.statements for read in reads(stage.value)}
         return tuple(t for t in self.tensors if t.name in used and t.name not in self.intermediates)
 
-    def resolve(self, form: Affine | str) -> Index:
-        """Return an index, or an axis by name, in terms of leaves; leaves of extent 1 are 0."""
+    def resolve(self, form: Affine | str, instead: Mapping[str, Index] | None = None) -> Index:
+        """Return an index, or an axis by name, in terms of leaves; leaves of extent 1 are 0.
+
+        ``instead`` gives axes another definition than what became of them.
+        """
         index = variable(form) if isinstance(form, str) else from_affine(form)
         ones = {n: Index() for n in self.leaves if self.extents[n] == 1}
-        return substitute(index, {**self.definitions, **ones}, self.extents)
+        return substitute(index, {**self.definitions, **ones, **(instead or {})}, self.extents)
 
     def ancestors(self, form: Affine) -> set[str]:
         """Return the axes of ``form`` and every axis that they are defined by, down to leaves."""

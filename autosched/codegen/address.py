@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from search_space import access
 from search_space.expr import Affine, Read
-from search_space.index import Index, axes_of, from_affine, interval, remainder, substitute
+from search_space.index import Index, axes_of, interval, remainder
 from search_space.nest import Nest
 
 
@@ -74,13 +74,10 @@ def wrapped_axes(nest: Nest) -> set[str]:
 
 
 def _position(nest: Nest, form: Affine, *, load: bool) -> Index:
+    """Return where ``form`` points, axes that wrap taken around."""
     wraps = wrapped_axes(nest) if load else set()
-    definitions: dict[str, Index] = {n: Index() for n in nest.leaves if nest.extents[n] == 1}
-    definitions |= nest.definitions
-    for axis in wraps:
-        inner = nest.resolve(axis)
-        definitions[axis] = remainder(inner, nest.extents[axis], nest.extents)
-    return substitute(from_affine(form), definitions, nest.extents)
+    around = {a: remainder(nest.resolve(a), nest.extents[a], nest.extents) for a in wraps}
+    return nest.resolve(form, around)
 
 
 def _conditions(nest: Nest, read: Read, *, load: bool) -> list[Condition]:
