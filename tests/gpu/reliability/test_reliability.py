@@ -270,10 +270,10 @@ def test_host_cost_does_not_show(figure: Figure, about_us: int, shape: tuple[int
     case = verify.random_case(w, 0, device)
     call = Launcher(kernels.descriptor_matmul(w, (64, 128, 64)), device).prepare(case.inputs)
     readings = {}
-    for _ in range(3):
+    for _ in range(15):
         # Heat is shared out over all of them.
         for host_us in (0.0, 5.0, 35.0, 200.0):
-            samples = timer.samples_us(slowed(call.run, host_us), 60)
+            samples = timer.samples_us(slowed(call.run, host_us), 12)
             readings.setdefault(host_us, []).extend(samples)
     rows = {host_us: median_interval(samples) for host_us, samples in readings.items()}
     plain = rows[0.0][0]
