@@ -1,10 +1,12 @@
 """GPU time of work on the current stream, with the L2 cache flushed before each piece.
 
-Knows nothing of what it times. A piece lies between two events on the stream, behind a write of
-twice the L2 cache. The host queues a whole batch of pieces behind a gate, a kernel that spins
-until the host is done, so the device always has work waiting and the host's cost of starting a
-piece never shows. Whether that held is checked, not hoped: a piece whose first event has already
-happened by the time its last is queued may have waited for the host, and its time is dropped.
+Knows nothing of what it times. A piece lies between two events on the stream, behind a read of
+twice the L2 cache: what it finds there is foreign and clean. (A write would leave the cache dirty,
+and the piece would pay for writing it back: docs/adr/0004.) The host queues a whole batch of pieces
+behind a gate, a kernel that spins until the host is done, so the device always has work waiting and
+the host's cost of starting a piece never shows. Whether that held is checked, not hoped: a piece
+whose first event has already happened by the time its last is queued may have waited for the host,
+and its time is dropped.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ _LONGEST_GATE_US = 100_000.0
 _ATTEMPTS = 20
 _STRETCHES = 4
 _DEFAULT_L2_BYTES = 64 << 20
+#: Rows of what is read to flush the cache: each is summed by a block of its own, so that one kernel
+#: does it all and writes next to nothing.
+_FLUSH_ROWS = 2048
 
 
 class HostTooSlow(RuntimeError):
@@ -32,8 +37,9 @@ class GpuTimer:
     """Times pieces of work on one device. Use it with that device current."""
 
     def __init__(self, l2_bytes: int) -> None:
-        flush_bytes = 2 * (l2_bytes or _DEFAULT_L2_BYTES)
-        self._flush = torch.empty(flush_bytes, dtype=torch.int8, device="cuda")
+        columns = 2 * (l2_bytes or _DEFAULT_L2_BYTES) // (4 * _FLUSH_ROWS)
+        self._foreign = torch.zeros(_FLUSH_ROWS, columns, dtype=torch.float32, device="cuda")
+        self._sums = torch.empty(_FLUSH_ROWS, dtype=torch.float32, device="cuda")
         self._events = [(_event(), _event()) for _ in range(BATCH)]
         self._cycles_per_us = self._calibrate()
         #: What the host takes to queue one piece, and the device to flush and run it, at the last.
@@ -63,7 +69,7 @@ class GpuTimer:
         late = []
         begun = time.perf_counter()
         for piece, (before, after) in zip(pieces, events, strict=True):
-            self._flush.zero_()
+            torch.sum(self._foreign, dim=1, out=self._sums)
             before.record()
             piece()
             after.record()

@@ -26,7 +26,7 @@ class Machine:
         self.host_us += host_us
         self.free_us = max(self.free_us, self.host_us) + device_us
 
-    def zero_(self) -> None:
+    def read(self, *_: object, **__: object) -> None:
         self.queue(FLUSH_US, 4.0)
 
 
@@ -54,8 +54,10 @@ class Event:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     simulated = Machine()
     torch = SimpleNamespace(
-        empty=lambda *_, **__: simulated,
-        int8=None,
+        zeros=lambda *_, **__: None,
+        empty=lambda *_, **__: None,
+        sum=simulated.read,
+        float32=None,
         cuda=SimpleNamespace(
             Event=lambda enable_timing: Event(simulated),
             _sleep=lambda cycles: simulated.queue(cycles / 1000.0),
