@@ -83,14 +83,18 @@ class Contest:
             self._guarded(index, partial(self._judge, index, case, pieces[index]))
 
     def _admit(self, index: int, case: verify.Case, pieces: dict[int, Callable[[], None]]) -> None:
-        """Bind an entrant to the data, and let it in if its result is right."""
+        """Bind an entrant to the data, and let it in if its result is right.
+
+        What is let in runs on what was prepared when it was judged: preparing is not timed.
+        """
         if index in self._launchers:
             slots, output = self._session.slots, self._session.output
             call = self._launchers[index].prepare(slots.tensors, output.tensor)
             poison(call.workspaces)
-            piece = call.run
-        else:
-            piece = self._library_piece()
+            self._judge(index, case, call.run)
+            pieces[index] = call.repeat
+            return
+        piece = self._library_piece()
         self._judge(index, case, piece)
         pieces[index] = piece
 

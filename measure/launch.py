@@ -27,7 +27,11 @@ class BadArgument(ValueError):
 
 
 class Call:
-    """A program bound to tensors. Tensors and workspaces live as long as the call does."""
+    """A program bound to tensors. Tensors and workspaces live as long as the call does.
+
+    ``run`` is all of it. Where the program has preparations, ``prepare`` runs those alone, and
+    ``repeat`` the rest, which is right as long as constant inputs hold what they held then.
+    """
 
     def __init__(
         self,
@@ -35,6 +39,7 @@ class Call:
         tensors: Mapping[str, torch.Tensor],
         program: Program,
         starts: Sequence[_Start],
+        preparations: Sequence[_Start] = (),
     ) -> None:
         self.output = tensors[program.output.name]
         #: Scratch that holds nothing between runs.
@@ -42,17 +47,26 @@ class Call:
         self._zeroed = tuple(tensors[b.name] for b in program.buffers if b.zeroed)
         self._tensors = tensors
         self._starts = tuple(starts)
+        self._preparations = tuple(preparations)
         self._device = device
 
     def run(self) -> None:
         """Clear what must be zero and start the kernels on the current stream of the device."""
-        if self._device.type != "cuda":
-            self._enqueue(0)
-        elif torch.cuda.current_device() == self._device.index:
-            self._enqueue(_stream(self._device))
-        else:
-            with torch.cuda.device(self._device):
-                self._enqueue(_stream(self._device))
+        if self._preparations:
+            self.prepare()
+        self.repeat()
+
+    def prepare(self) -> None:
+        """Start the preparations alone, if there are any, on the current stream."""
+        on_stream(self._device, self._prepare)
+
+    def repeat(self) -> None:
+        """Start all but the preparations, whose results are taken as they lie."""
+        on_stream(self._device, self._enqueue)
+
+    def _prepare(self, stream: int) -> None:
+        for start in self._preparations:
+            start(stream)
 
     def _enqueue(self, stream: int) -> None:
         for tensor in self._zeroed:
@@ -82,12 +96,18 @@ class Launcher:
         else:
             raise BadArgument(f"device: kernels run on CUDA devices, not on {self.device}")
 
-    def prepare(self, inputs: Sequence[torch.Tensor], output: torch.Tensor | None = None) -> Call:
+    def prepare(
+        self,
+        inputs: Sequence[torch.Tensor],
+        output: torch.Tensor | None = None,
+        prepared: Mapping[str, torch.Tensor] | None = None,
+    ) -> Call:
         """Bind ``inputs``, in the program's order, and ``output``, allocated if it is not given.
 
-        Descriptors are made and workspaces allocated here, once. Raises BadArgument where dtype,
-        shape, strides, device or alignment differ from what the program was rendered for, or
-        where the output overlaps an input.
+        Descriptors are made and workspaces allocated here, once, but for those ``prepared``, which
+        hold what ``pack`` left in them: the call is then for ``repeat``. Raises BadArgument where
+        dtype, shape, strides, device or alignment differ from what the program was rendered for,
+        or where the output overlaps an input.
         """
         program = self.program
         if len(inputs) != len(program.inputs):
@@ -99,16 +119,41 @@ class Launcher:
         for name, tensor in tensors.items():
             self._check(self._buffers[name], tensor)
         _check_apart(program, tensors)
+        tensors |= prepared or {}
         for buffer in program.workspaces:
+            if buffer.name in tensors:
+                continue
             tensors[buffer.name] = empty(buffer, self.device)
             if buffer.kept_zero:
                 tensors[buffer.name].zero_()
-        starts = [
-            self._start(kernel, loaded, tensors)
+        bound = [
+            (kernel.prepares, self._start(kernel, loaded, tensors))
             for kernel, loaded in zip(program.kernels, self._kernels, strict=True)
             if all(kernel.grid)
         ]
-        return Call(self.device, tensors, program, starts)
+        starts, preparations = ([s for p, s in bound if p is which] for which in (False, True))
+        return Call(self.device, tensors, program, starts, preparations)
+
+    def pack(
+        self, kernel: Kernel, inputs: Mapping[str, torch.Tensor]
+    ) -> Mapping[str, torch.Tensor]:
+        """Run one preparation on the current stream; return the workspaces that it fills.
+
+        ``inputs`` are by name. Raises BadArgument as ``prepare`` does.
+        """
+        made: dict[str, torch.Tensor] = {}
+        tensors = dict[str, torch.Tensor]()
+        for name in kernel.buffers:
+            buffer = self._buffers[name]
+            if buffer.role == "workspace":
+                tensors[name] = made[name] = empty(buffer, self.device)
+            else:
+                self._check(buffer, inputs[name])
+                tensors[name] = inputs[name]
+        loaded = self._kernels[self.program.kernels.index(kernel)]
+        if all(kernel.grid):
+            on_stream(self.device, self._start(kernel, loaded, tensors))
+        return made
 
     def _check(self, buffer: Buffer, tensor: torch.Tensor) -> None:
         wishes: list[tuple[str, Any, Any]] = [
@@ -168,6 +213,17 @@ def _load(program: Program, kernel: Kernel) -> Any:
     # The first access to ``run`` loads the binary; later ones are cheap.
     _ = loaded.run
     return loaded
+
+
+def on_stream(device: torch.device, start: _Start) -> None:
+    """Start something on the current stream of ``device``."""
+    if device.type != "cuda":
+        start(0)
+    elif torch.cuda.current_device() == device.index:
+        start(_stream(device))
+    else:
+        with torch.cuda.device(device):
+            start(_stream(device))
 
 
 def _stream(device: torch.device) -> int:

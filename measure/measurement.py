@@ -80,7 +80,8 @@ class Evidence:
     """Why an output is held to be right: against which reference, how far off, on which data.
 
     ``max_error`` is the largest ``|out - ref| / (atol + rtol * |ref|)`` over all checks, so 1.0
-    is the tolerance itself.
+    is the tolerance itself. ``constant`` names the inputs that were prepared before the part that
+    was timed.
     """
 
     reference: str
@@ -88,6 +89,7 @@ class Evidence:
     max_error: float
     rtol: float
     atol: float
+    constant: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ schedule stays plain data; whoever replays it checks it against the steps.
 
 Version 2 added a trial's ``conditions``, a failure's ``cause``, what a run's proposals depend on,
 and the kinds "resume" and "round". Lines of version 1 are read as what they are: nothing watched
-the device, the cause has no name, and the run cannot be resumed.
+the device, the cause has no name, and the run cannot be resumed. Version 3 added the ``constant``
+inputs of evidence; before, there were none.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from measure.measurement import (
 )
 
 #: The version of the form that this module writes; it reads every one up to it.
-VERSION: Literal[2] = 2
-Version = Literal[1, 2]
+VERSION: Literal[3] = 3
+Version = Literal[1, 2, 3]
 _LARGEST = 1 << 53
 
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]
@@ -142,6 +143,8 @@ class EvidenceText(_Line):
     max_error: Seconds
     rtol: Seconds
     atol: Seconds
+    #: Inputs that were prepared once, before the part that was timed.
+    constant: tuple[str, ...] = ()
 
 
 class RunRecord(_Line):
@@ -337,6 +340,7 @@ def evidence_of(measurement: Measurement) -> EvidenceText | None:
         max_error=evidence.max_error,
         rtol=evidence.rtol,
         atol=evidence.atol,
+        constant=evidence.constant,
     )
 
 

@@ -128,9 +128,10 @@ class Session:
         return evidence
 
     def measure(self, program: Program, abort_above_us: float | None) -> Timed:
-        """Verify, time and verify again."""
+        """Verify, time and verify again. Preparations run once, before the part that is timed."""
         begun = time.monotonic()
         evidence, call = self._verified(self.load(program))
+        call.prepare()
         samples_us, conditions = self.guard.watch(lambda: self._samples(call, abort_above_us))
         error = self._still_right(call)
         timing = summarise(samples_us)
@@ -164,7 +165,8 @@ class Session:
         rtol = max(case.tolerance.rtol for case in self.cases)
         atol = max(case.tolerance.atol for case in self.cases)
         reference = f"{self.cases[-1].reference}, and small integers"
-        return Evidence(reference, self.seeds, worst, rtol, atol), call
+        constant = launcher.program.prepared
+        return Evidence(reference, self.seeds, worst, rtol, atol, constant), call
 
     def _run_and_judge(self, case: verify.Case, call: Call) -> torch.Tensor:
         """Queue a run on a case into a poisoned output and its judgement."""
@@ -207,18 +209,19 @@ class Session:
         return WrongResult(Cause.NOT_WRITTEN, f"{wrong.case.name}: {fact}", wrong.case)
 
     def _samples(self, call: Call, abort_above_us: float | None) -> list[float]:
-        samples = self.timer.samples_us(call.run, QUICK)
+        samples = self.timer.samples_us(call.repeat, QUICK)
         if abort_above_us is not None and median(samples) > abort_above_us:
             return samples
         plan = Plan()
         while count := plan.more(samples):
-            samples += self.timer.samples_us(call.run, count)
+            samples += self.timer.samples_us(call.repeat, count)
         return samples
 
     def _still_right(self, call: Call) -> float:
         """Judge the output of the last timed run, and of a run after the data were exchanged.
 
         The program keeps its workspaces, so one that computes once and repeats itself is seen.
+        Preparations belong to their data: they run again with the data exchanged.
         """
         last, other = self.cases[-1], self.cases[-2]
         found = [self.judged(last), self._run_and_judge(other, call)]

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 BufferRole = Literal["input", "output", "workspace"]
 
@@ -20,6 +22,7 @@ class Buffer:
     Inputs and the output are the caller's, in the workload's order. A workspace is the
     launcher's. ``zeroed`` buffers must hold zeros before every run; clearing counts as run time.
     ``kept_zero`` buffers must hold zeros before the first run, and every run leaves zeros in them.
+    ``constant`` inputs keep their values from run to run.
     """
 
     name: str
@@ -30,6 +33,7 @@ class Buffer:
     zeroed: bool = False
     kept_zero: bool = False
     alignment_bytes: int = 16
+    constant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,9 @@ class Kernel:
 
     ``source`` is a whole module that defines the function ``name``; its parameters are
     ``arguments`` in order, nothing else. ``promises`` names what the compiled code must hold
-    ("wgmma", "tma", "cp.async"), which tests look for in the PTX.
+    ("wgmma", "tma", "cp.async"), which tests look for in the PTX. ``prepares`` says that it reads
+    constant inputs alone and writes workspaces that nothing else writes: what it leaves there
+    stays right until one of its inputs changes.
     """
 
     name: str
@@ -71,16 +77,29 @@ class Kernel:
     warps: int
     stages: int
     promises: tuple[str, ...] = ()
+    prepares: bool = False
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """The buffers that it is given, each once."""
+        return tuple(dict.fromkeys(argument.buffer for argument in self.arguments))
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Kernels run one after another on one stream, and the buffers they share."""
+    """Kernels run one after another on one stream, and the buffers they share.
+
+    Raises BadProgram where a kernel is said to prepare that cannot.
+    """
 
     buffers: tuple[Buffer, ...]
     kernels: tuple[Kernel, ...]
     rendering_version: int
     workload_key: str = field(default="")
+
+    def __post_init__(self) -> None:
+        for kernel in self.preparations:
+            _check_preparation(self, kernel)
 
     @property
     def inputs(self) -> tuple[Buffer, ...]:
@@ -98,6 +117,17 @@ class Program:
         return tuple(b for b in self.buffers if b.role == "workspace")
 
     @property
+    def preparations(self) -> tuple[Kernel, ...]:
+        """The kernels that need not run again before a constant input changes."""
+        return tuple(kernel for kernel in self.kernels if kernel.prepares)
+
+    @property
+    def prepared(self) -> tuple[str, ...]:
+        """The inputs that preparations read, in order."""
+        used = {name for kernel in self.preparations for name in kernel.buffers}
+        return tuple(b.name for b in self.inputs if b.name in used)
+
+    @property
     def source(self) -> str:
         """The text of all kernels, for people."""
         return "\n\n".join(kernel.source for kernel in self.kernels)
@@ -105,5 +135,63 @@ class Program:
     @property
     def fingerprint(self) -> str:
         """16 hex digits over text, launch plan and buffers: equal means the same program."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return fingerprint(self)
+
+
+def fingerprint(part: Program | Kernel | Buffer) -> str:
+    """Return 16 hex digits over a program or a part of one.
+
+    What is constant counts where something is: programs without have the digits they always had.
+    """
+    text = json.dumps(asdict(part, dict_factory=_said), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _said(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {k: v for k, v in items if v is not False or k not in ("constant", "prepares")}
+
+
+class BadProgram(ValueError):
+    """A program that contradicts itself; the message names the kernel and the buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The buffers that one kernel reads and those that it writes, by name."""
+
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+
+def preparing(buffers: Sequence[Buffer], kernels: Sequence[Traffic]) -> tuple[bool, ...]:
+    """Say of each kernel of a program whether it prepares: whether it reads constant inputs, and
+    nothing else, and writes workspaces, not cleared before runs, that no other kernel writes."""
+    constant = {b.name for b in buffers if b.role == "input" and b.constant}
+    lasting = {b.name for b in buffers if _lasts(b)}
+    writes = Counter(name for kernel in kernels for name in kernel.writes)
+    return tuple(
+        bool(kernel.reads)
+        and kernel.reads <= constant
+        and kernel.writes <= lasting
+        and all(writes[name] == 1 for name in kernel.writes)
+        for kernel in kernels
+    )
+
+
+def _lasts(buffer: Buffer) -> bool:
+    return buffer.role == "workspace" and not buffer.zeroed and not buffer.kept_zero
+
+
+def _check_preparation(program: Program, kernel: Kernel) -> None:
+    buffers = {buffer.name: buffer for buffer in program.buffers}
+    for name in kernel.buffers:
+        buffer = buffers[name]
+        if not _lasts(buffer) and not (buffer.role == "input" and buffer.constant):
+            raise BadProgram(
+                f"{kernel.name} prepares, but {name!r} is neither a constant input nor a "
+                "workspace that lasts"
+            )
+    for other in program.preparations:
+        shared = [n for n in other.buffers if n in kernel.buffers and _lasts(buffers[n])]
+        if other is not kernel and shared:
+            raise BadProgram(f"{kernel.name} and {other.name} both prepare {shared[0]!r}")

@@ -70,7 +70,8 @@ class Structure:
     swap: bool = False
     #: Inputs of the epilogue that are brought on chip block by block, as large as the output's.
     block_inputs: int = 0
-    #: Operands that are copied into another layout first, and the bytes read and written for it.
+    #: Operands that are copied into another layout first on every run, and the bytes read and
+    #: written for it. Constant operands are copied before the first run and count for nothing.
     packs: int = 0
     packed_bytes: int = 0
 

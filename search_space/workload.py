@@ -37,7 +37,8 @@ class Axis:
 class Tensor:
     """A tensor as stored: shape and strides in elements, outermost first.
 
-    ``alignment_bytes`` is what its address is promised to be a multiple of.
+    ``alignment_bytes`` is what its address is promised to be a multiple of. A ``constant`` input
+    keeps its values from call to call, as weights do.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Tensor:
     dtype: str
     strides: tuple[int, ...] = ()
     alignment_bytes: int = 16
+    constant: bool = False
 
     def __post_init__(self) -> None:
         if not self.strides and self.shape:
@@ -99,6 +101,11 @@ class Workload:
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name."""
         return {t.name: t for t in (*self.inputs, *self.intermediates, self.output)}
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """The inputs whose values stay the same from call to call, by name."""
+        return tuple(t.name for t in self.inputs if t.constant)
 
     @property
     def extents(self) -> dict[str, int]:
@@ -161,6 +168,7 @@ def canonical_text(workload: Workload) -> str:
     ):
         for t in group:
             layout = f"shape={list(t.shape)} strides={list(t.strides)} align={t.alignment_bytes}"
+            layout += " constant" if t.constant else ""
             lines.append(f"{role} {tensors[t.name]} {t.dtype} {layout}".replace(", ", ","))
     for stage in workload.stages:
         left = f"{tensors[stage.output]}[{','.join(_affine(f, axes) for f in stage.index)}]"

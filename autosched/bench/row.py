@@ -48,6 +48,8 @@ class Row:
     predicted: bool = False
     host_us: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    #: Inputs that the workload declares constant: preparing them is in no time of ours.
+    constant: tuple[str, ...] = ()
 
     def to_data(self, entrants: Iterable[str]) -> dict[str, Any]:
         """Return the plain-data form: a column per entrant, None where it did not run."""
@@ -71,6 +73,7 @@ class Row:
             "tflops": _rounded(self.operations / ours.value * 1e-6) if ours else None,
             "rel_err": self.rel_err,
             "predicted": self.predicted,
+            "constant": list(self.constant),
             "notes": list(self.notes),
         }
 

@@ -122,6 +122,7 @@ def measure_row(bench: Bench, task: Entry) -> Row:
         predicted=bench.predicted,
         host_us=outcome.host_us,
         notes=tuple(_notes(served, outcome)),
+        constant=workload.constants,
     )
 
 

@@ -157,4 +157,5 @@ def _cells(row: Row, against: tuple[str, ...]) -> list[str]:
     times = [cell(row.times_us, name) for name in ("ours", *against)]
     ratios = [cell(row.ratios, name) for name in against]
     mark = "predicted, " if row.predicted else ""
-    return [row.workload, *times, *ratios, f"{mark}{row.source}", row.sketch or "-"]
+    name = row.workload + wording.constant(row.constant)
+    return [name, *times, *ratios, f"{mark}{row.source}", row.sketch or "-"]

@@ -96,20 +96,28 @@ def _sketches(subject: Subject) -> Shown:
 def _schedule(subject: Subject) -> Shown:
     schedule = subject.schedule
     choices = ", ".join(f"{name}={value}" for name, value in schedule.choices.items())
-    lines = (f"# {schedule.sketch} {choices}".rstrip(), *wording.schedule_lines(schedule))
+    mark = wording.constant(subject.workload.constants)
+    lines = (f"# {schedule.sketch} {choices}".rstrip() + mark, *wording.schedule_lines(schedule))
     return Shown("\n".join(lines), {"schedule": schedule.to_data()})
 
 
 def _triton(subject: Subject) -> Shown:
     program = subject.program
     texts = [
-        f"# grid {kernel.grid}, {kernel.warps} warps, {kernel.stages} stages\n{kernel.source}"
+        f"# grid {kernel.grid}, {kernel.warps} warps, {kernel.stages} stages"
+        f"{', prepares: runs once, untimed' * kernel.prepares}\n{kernel.source}"
         for kernel in program.kernels
     ]
     data = {
         "fingerprint": program.fingerprint,
         "kernels": [
-            {"name": k.name, "grid": list(k.grid), "warps": k.warps, "source": k.source}
+            {
+                "name": k.name,
+                "grid": list(k.grid),
+                "warps": k.warps,
+                "prepares": k.prepares,
+                "source": k.source,
+            }
             for k in program.kernels
         ],
     }

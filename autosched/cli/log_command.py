@@ -84,6 +84,7 @@ def _best_row(record: TrialRecord, final: FinalRecord | None) -> dict[str, Any]:
         "high_us": timing.high_us,
         "ratio": ratio,
         "predicted": record.predicted,
+        "constant": list(record.evidence.constant) if record.evidence else [],
         "program": record.program,
         "run": record.run,
         "trial": record.trial,
@@ -100,7 +101,7 @@ def _best_cells(row: dict[str, Any]) -> list[str]:
         row["target"],
         wording.interval(row["latency_us"], row["low_us"], row["high_us"]),
         wording.interval(*ratio) if ratio else "-",
-        str(schedule.get("sketch", "hand")),
+        str(schedule.get("sketch", "hand")) + wording.constant(row["constant"]),
         " ".join(f"{name}={value}" for name, value in choices.items()),
         "predicted" if row["predicted"] else f"{row['gpu']} {row['provenance']['time'][:10]}",
     ]

@@ -18,7 +18,8 @@ def lines(machine: Machine, result: TuningResult, best: Best, log: Path) -> Iter
     schedule = best.trial.candidate.schedule
     yield f"{result.workload.label}, for {result.target}"
     yield f"  best    {_time(result, best)}"
-    yield f"          {schedule.sketch}, trial {best.trial.number} of {len(result.trials)}"
+    mark = wording.constant(result.workload.constants)
+    yield f"          {schedule.sketch}, trial {best.trial.number} of {len(result.trials)}{mark}"
     yield f"  ratio   {_ratio(result, best)}"
     yield f"  ties    {_ties(best)}"
     if result.recorded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 
 from search_space.schedule import Schedule
@@ -37,6 +37,11 @@ def census(failures: Mapping[str, int]) -> str:
     """Write failures by kind, the commonest first: ``3 compile, 1 timeout``."""
     ordered = sorted(failures.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count} {kind}" for kind, count in ordered if count) or "none"
+
+
+def constant(names: Sequence[str]) -> str:
+    """Mark what was prepared before it was timed: " (constant: B)", or nothing."""
+    return f" (constant: {', '.join(names)})" if names else ""
 
 
 def schedule_lines(schedule: Schedule) -> Iterable[str]:

@@ -10,7 +10,7 @@ from autosched.codegen.kernel import write_kernel
 from autosched.codegen.promise import promises
 from search_space.apply import replay
 from search_space.nest import Nest
-from search_space.program import Buffer, BufferRole, Kernel, Program
+from search_space.program import Buffer, BufferRole, Kernel, Program, Traffic, preparing
 from search_space.schedule import Schedule
 from search_space.target import Target
 from search_space.workload import Tensor, Workload
@@ -27,15 +27,27 @@ def render(workload: Workload, schedule: Schedule, target: Target) -> Program:
         IllegalStep: a step that may not apply, or a nest left unfinished.
     """
     nests = sorted(replay(workload, schedule), key=lambda nest: nest.turn)
+    buffers = _buffers(workload, nests)
+    marks = preparing(buffers, [_traffic(nest) for nest in nests])
+    # Shares of a product of constants could be kept too; what computes is timed all the same.
+    kernels = (
+        _kernel(nest, target, mark and nest.turn < 0)
+        for nest, mark in zip(nests, marks, strict=True)
+    )
     return Program(
-        buffers=_buffers(workload, nests),
-        kernels=tuple(_kernel(nest, target) for nest in nests),
+        buffers=buffers,
+        kernels=tuple(kernels),
         rendering_version=RENDERING_VERSION,
         workload_key=workload.key,
     )
 
 
-def _kernel(nest: Nest, target: Target) -> Kernel:
+def _traffic(nest: Nest) -> Traffic:
+    written = {t.name for t in (*nest.workspaces, nest.output)} | {nest.counter} - {""}
+    return Traffic(frozenset(t.name for t in nest.inputs), frozenset(written))
+
+
+def _kernel(nest: Nest, target: Target, prepares: bool) -> Kernel:
     body = write_kernel(nest)
     return Kernel(
         name=nest.name,
@@ -45,6 +57,7 @@ def _kernel(nest: Nest, target: Target) -> Kernel:
         warps=nest.warps,
         stages=nest.stages,
         promises=promises(nest, body, target),
+        prepares=prepares,
     )
 
 
@@ -74,4 +87,5 @@ def _buffer(tensor: Tensor, role: BufferRole, *, zeroed: bool = False) -> Buffer
         role=role,
         zeroed=zeroed,
         alignment_bytes=tensor.alignment_bytes,
+        constant=role == "input" and tensor.constant,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -34,6 +34,7 @@ class Signature:
     trans_b: bool
     precision: Precision
     epilogue: tuple[str, ...]
+    constant: tuple[str, ...] = ()
 
     @property
     def output_shape(self) -> tuple[int, ...]:
@@ -52,6 +53,7 @@ def workload_of(signature: Signature) -> Workload:
         "trans_b": s.trans_b,
         "precision": s.precision,
         "epilogue": s.epilogue,
+        "constant": s.constant,
     }
     try:
         if s.batch is None:
@@ -80,6 +82,7 @@ def signature_of(
     activation: str | None,
     out_dtype: torch.dtype | str | None,
     precision: str | None,
+    constant: Sequence[str] = (),
 ) -> Signature:
     """Return the signature of a call on operands as stored; raises BadInput saying what is off."""
     rank = 3 if a.dim() == 3 else 2
@@ -108,6 +111,7 @@ def signature_of(
         trans_b=trans_b,
         precision=_precision(precision),
         epilogue=(*extras, *_activation(activation)),
+        constant=_constants(constant, ("a", "b", *extras)),
     )
 
 
@@ -145,6 +149,14 @@ def _precision(name: str | None) -> Precision:
         if name in (None, known):
             return known
     raise BadInput(f"precision={name!r} is not known; known: {', '.join(PRECISIONS)}")
+
+
+def _constants(names: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    given = (names,) if isinstance(names, str) else names
+    for name in given:
+        if name not in known:
+            raise BadInput(f"constant: {name!r} is no input here; there are {', '.join(known)}")
+    return tuple(name for name in known if name in given)
 
 
 def _activation(name: str | None) -> tuple[str, ...]:

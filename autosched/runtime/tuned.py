@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -21,6 +21,7 @@ from autosched.runtime.choice import choices
 from autosched.runtime.device import Setting, current_gpu, gpu_name, setting
 from autosched.runtime.engine import Engine, engine_of
 from autosched.runtime.errors import CopyWarning, Miss, MissWarning, NothingServes, WrongShape
+from autosched.runtime.packs import Packs
 from autosched.runtime.served import Served
 from autosched.runtime.tensor import bind_input, check_device, check_gradient, check_output
 from search_space.target import Target
@@ -67,6 +68,7 @@ class Tuned:
         self._locks: dict[_Key, threading.Lock] = {}
         self._looked_up: dict[str, Served] = {}
         self._warned: set[tuple[str, str]] = set()
+        self._packs = Packs()
 
     def matmul(
         self,
@@ -81,6 +83,7 @@ class Tuned:
         out: torch.Tensor | None = None,
         out_dtype: torch.dtype | str | None = None,
         precision: str | None = None,
+        constant: Sequence[str] = (),
     ) -> torch.Tensor:
         """Return ``activation(a @ b + bias + residual)``, [m, n] or [batch, m, n].
 
@@ -90,7 +93,10 @@ class Tuned:
         no multiple of 16 bytes is copied before each run, with one CopyWarning that states the
         bytes. ``bias`` [n] and ``residual`` [m, n] have the dtype of the result. ``activation``
         is relu, gelu, gelu_tanh or silu. ``out`` must be contiguous, aligned and apart from all
-        inputs. ``precision`` of float32 products is "ieee" (default) or "tf32".
+        inputs. ``precision`` of float32 products is "ieee" (default) or "tf32". ``constant``
+        names arguments that stay the same from call to call, such as ``("b",)`` for weights:
+        another workload, whose kernels may copy them once into a layout that suits them (see
+        ``invalidate``).
 
         Runs on the current stream of the tensors' device. Raises BadInput where the tensors do
         not fit, Miss as ``on_miss`` says.
@@ -104,7 +110,7 @@ class Tuned:
         if a.dim() in (2, 3) and b.dim() == a.dim():
             (a, trans_a), (b, trans_b) = product.stored(a, trans_a), product.stored(b, trans_b)
         signature = product.signature_of(
-            a, b, trans_a, trans_b, given, activation, out_dtype, precision
+            a, b, trans_a, trans_b, given, activation, out_dtype, precision, constant
         )
         if 0 in signature.output_shape:
             return product.empty_result(signature, out, device)
@@ -141,6 +147,28 @@ class Tuned:
             self._looked_up[workload.key] = next(choices(workload, self._catalog, self._here))
         return self._looked_up[workload.key]
 
+    @property
+    def packed_bytes(self) -> int:
+        """The device memory that copies of constant tensors hold."""
+        return self._packs.bytes
+
+    def invalidate(self, tensor: torch.Tensor | None = None) -> None:
+        """Forget the copies made of a constant tensor's memory, or of all: the next call copies.
+
+        Not needed after changes in place that torch counts, nor when a tensor is freed; needed
+        after changes through ``.data``, by custom kernels or from outside of torch.
+        """
+        self._packs.invalidate(tensor)
+
+    def freeze(self, tensor: torch.Tensor) -> None:
+        """Vouch that a tensor's memory is not changed unless ``invalidate`` is called after.
+
+        For tensors made under ``torch.inference_mode``, in which torch counts no changes: without
+        this they are copied on every call. Inside a CUDA graph capture only frozen tensors are
+        served by copies made before; the graph must not outlive the tensor, nor ``invalidate``.
+        """
+        self._packs.freeze(tensor)
+
     def summary(self) -> str:
         """Return what the log holds and what of it may be served here, a line each."""
         catalog = self._catalog
@@ -151,6 +179,8 @@ class Tuned:
             f"{sum(catalog.usable.values())} usable",
         ]
         lines += [f"{n} not served: {reason}" for reason, n in catalog.refusals().most_common()]
+        if self._packs.bytes:
+            lines.append(f"{self._packs.bytes} bytes hold copies of constant tensors")
         lines += [f"line {d.line} is damaged: {d.reason}" for d in catalog.damage]
         for record in sorted(catalog.best.values(), key=lambda record: record.workload.label):
             sketch = record.schedule.get("sketch", "hand")
@@ -203,7 +233,7 @@ class Tuned:
             reason = "; ".join((served.reason, *tried))
             if served.source != "tuned" and self._on_miss == "error":
                 raise Miss(f"{workload.label or workload.key}: {reason}")
-            engine = engine_of(served, self._here.target, device)
+            engine = engine_of(served, self._here.target, device, self._packs)
             if not isinstance(engine, str):
                 self._say(workload, served, reason)
                 return served, engine

@@ -21,7 +21,7 @@ def is_inline(argument: str) -> bool:
 
 
 def read(argument: str) -> Document:
-    """Read ``op:key=value,...``; lists are joined by "+" (``epilogue=bias+relu``).
+    """Read ``op:key=value,...``; lists are joined by "+" (``epilogue=bias+relu``, ``constant=b``).
 
     Errors name the column of the argument, counted from 1. Raises SpecError.
     """
@@ -49,6 +49,8 @@ def read(argument: str) -> Document:
 
 
 def _value(name: str, text: str) -> object:
+    if name == "constant":
+        return [word.strip() for word in text.split("+")] if text else []
     if name == "epilogue":
         # A "+" before a letter joins; one before a digit is an exponent's sign.
         return [word.strip() for word in re.split(r"\+(?=\s*[A-Za-z])", text)] if text else []

@@ -54,13 +54,17 @@ class MatmulFields(_Labelled):
         "ieee", description="float32: ieee, tf32 or tf32x3; float8: ieee or fast"
     )
     epilogue: list[Epilogue] = Field(default_factory=list)
+    constant: list[str] = Field(
+        default_factory=list,
+        description="inputs that stay the same from call to call, as weights do: a, b, bias, ...",
+    )
 
     def workload(self) -> Workload:
         """Return the workload; raises IllegalExpression."""
         return operators.matmul(self.m, self.n, self.k, **self._how())
 
     def _how(self) -> dict[str, Any]:
-        names = ("dtype", "out_dtype", "trans_a", "trans_b", "precision", "epilogue")
+        names = ("dtype", "out_dtype", "trans_a", "trans_b", "precision", "epilogue", "constant")
         return {name: getattr(self, name) for name in names}
 
 
@@ -82,6 +86,7 @@ class InputFields(_Fields):
     dtype: DtypeName
     strides: list[Stride] | None = None
     alignment_bytes: Alignment = 16
+    constant: bool = Field(False, description="the same from call to call, as weights are")
 
 
 class OutputFields(_Fields):

@@ -10,12 +10,16 @@ from search_space.workload import Precision
 
 @dataclass(frozen=True)
 class Stored:
-    """How an input is stored: shape, dtype, strides in elements (row-major by default)."""
+    """How an input is stored: shape, dtype, strides in elements (row-major by default).
+
+    A ``constant`` input stays the same from call to call.
+    """
 
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int, ...] | None = None
     alignment_bytes: int = 16
+    constant: bool = False
 
 
 @dataclass(frozen=True)

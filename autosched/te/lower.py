@@ -5,6 +5,7 @@ Knows nothing of texts or operators; the axes it orders, the inputs it collects.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from autosched.te.error import IllegalExpression
@@ -82,6 +83,31 @@ def with_precision(workload: Workload, precision: Precision) -> Workload:
             ("precision",),
         )
     return replace(workload, precision=precision)
+
+
+def with_constants(workload: Workload, names: Iterable[str]) -> Workload:
+    """Return ``workload`` with inputs declared constant from call to call: another key.
+
+    Raises IllegalExpression, its ``path`` the place in ``names``, on what is no input, stands
+    twice, or leaves nothing that changes.
+    """
+    known = tuple(tensor.name for tensor in workload.inputs)
+    taken: list[str] = []
+    for place, name in enumerate(names):
+        if name not in known:
+            said = (
+                "is the output; only inputs are constant"
+                if name == workload.output.name
+                else f"is no input; there are {', '.join(known)}"
+            )
+            raise IllegalExpression(f"{str(name)[:40]!r} {said}", (place,))
+        if name in taken:
+            raise IllegalExpression(f"{name!r} stands twice", (place,))
+        taken.append(name)
+    if len({*taken, *workload.constants}) == len(known):
+        raise IllegalExpression("every input is constant: nothing is left to compute")
+    inputs = (replace(t, constant=t.constant or t.name in taken) for t in workload.inputs)
+    return replace(workload, inputs=tuple(inputs))
 
 
 def _without_reduction(output: Computed) -> Computed:

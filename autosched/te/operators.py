@@ -32,6 +32,8 @@ ADDED = ("bias", "residual")
 MULTIPLIED = ("scale_a", "scale_b", "row_scale", "column_scale")
 EPILOGUES = (*ADDED, *MULTIPLIED, *ELEMENTWISE, "scale:FACTOR", "softmax")
 MOST_EPILOGUES = 8
+#: What arguments call the operands, and workloads do.
+OPERANDS = {"a": "A", "b": "B"}
 _FACTOR = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -46,6 +48,7 @@ def matmul(
     trans_b: bool = False,
     precision: Precision = "ieee",
     epilogue: Sequence[str] = (),
+    constant: Sequence[str] = (),
 ) -> Workload:
     """Return the product ``C[m, n]`` of ``A[m, k]`` and ``B[k, n]``, then the epilogue in order.
 
@@ -55,10 +58,11 @@ def matmul(
     inputs: ``scale_a`` and ``scale_b`` ([1]: of a whole operand), ``row_scale`` ([m]) and
     ``column_scale`` ([n]); and ``softmax`` along n. Bias and residual have the dtype of C; inputs
     follow A and B in the order of the epilogue. ``out_dtype`` defaults to ``dtype`` (for
-    float8_e4m3 to bfloat16, for int8 to int32). Raises IllegalExpression, its ``path`` the
-    argument meant.
+    float8_e4m3 to bfloat16, for int8 to int32). ``constant`` names inputs that stay the same from
+    call to call, as weights do: ``a``, ``b``, or one of the epilogue. Raises IllegalExpression,
+    its ``path`` the argument meant.
     """
-    how = _Product(dtype, out_dtype, trans_a, trans_b, precision, tuple(epilogue))
+    how = _Product(dtype, out_dtype, trans_a, trans_b, precision, tuple(epilogue), tuple(constant))
     return how.workload((), m, n, k)
 
 
@@ -74,12 +78,13 @@ def batch_matmul(
     trans_b: bool = False,
     precision: Precision = "ieee",
     epilogue: Sequence[str] = (),
+    constant: Sequence[str] = (),
 ) -> Workload:
     """Return ``batch`` products side by side: ``matmul`` with a leading dimension everywhere.
 
     A residual is [batch, m, n]; a bias is [n], the same for the whole batch.
     """
-    how = _Product(dtype, out_dtype, trans_a, trans_b, precision, tuple(epilogue))
+    how = _Product(dtype, out_dtype, trans_a, trans_b, precision, tuple(epilogue), tuple(constant))
     return how.workload((_axis("batch", "b", batch),), m, n, k)
 
 
@@ -93,6 +98,7 @@ class _Product:
     trans_b: bool
     precision: Precision
     epilogue: tuple[str, ...]
+    constant: tuple[str, ...] = ()
 
     def workload(self, batch: tuple[Axis, ...], m: int, n: int, k: int) -> Workload:
         if self.dtype not in OPERAND_DTYPES:
@@ -119,7 +125,14 @@ class _Product:
         except IllegalExpression as error:
             path = ("out_dtype",) if error.path == ("dtype",) else error.path
             raise IllegalExpression(error.fact, path) from error
-        return lower.with_precision(built, self.precision)
+        return self._constants(lower.with_precision(built, self.precision))
+
+    def _constants(self, built: Workload) -> Workload:
+        names = [OPERANDS.get(name, name) for name in self.constant]
+        try:
+            return lower.with_constants(built, names) if names else built
+        except IllegalExpression as error:
+            raise IllegalExpression(error.fact, ("constant", *error.path)) from error
 
     @property
     def stored(self) -> str:
@@ -132,7 +145,9 @@ class _Product:
         stored = [self.stored] * (self.stored != default_store(self.dtype))
         precision = [self.precision] * (self.dtype == "float32")
         name = "batch_matmul" if batch else "matmul"
-        return " ".join((name, sizes, self.dtype, *stored, layout, *precision, *self.epilogue))
+        constant = [f"constant={'+'.join(self.constant)}"] * bool(self.constant)
+        words = (name, sizes, self.dtype, *stored, layout, *precision, *self.epilogue, *constant)
+        return " ".join(words)
 
 
 def _apply(

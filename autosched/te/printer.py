@@ -22,7 +22,7 @@ def form(workload: Workload) -> Form:
     return Form(
         expr="; ".join(statements),
         sizes=workload.extents,
-        inputs={t.name: Stored(t.shape, t.dtype, *_layout(t)) for t in workload.inputs},
+        inputs={t.name: Stored(t.shape, t.dtype, *_layout(t), t.constant) for t in workload.inputs},
         epilogue=epilogue,
         output=Output(output.dtype, *_layout(output)),
         precision=workload.precision,
@@ -122,6 +122,8 @@ def _stored(how: Stored | Output) -> dict[str, object]:
         fields["strides"] = list(how.strides)
     if how.alignment_bytes != 16:
         fields["alignment_bytes"] = how.alignment_bytes
+    if isinstance(how, Stored) and how.constant:
+        fields["constant"] = "true"
     return fields
 
 

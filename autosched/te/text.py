@@ -14,7 +14,7 @@ from autosched.te import printer
 from autosched.te.error import IllegalExpression
 from autosched.te.form import Form, Output, Stored
 from autosched.te.layout import default_store, stored
-from autosched.te.lower import with_precision, workload
+from autosched.te.lower import with_constants, with_precision, workload
 from autosched.te.name import fresh_name
 from autosched.te.parser import REDUCERS, Parser, Statement
 from autosched.te.position import axis_position, new_axis
@@ -71,6 +71,9 @@ def read(form: Form) -> Workload:
             strides=form.output.strides,
             alignment_bytes=form.output.alignment_bytes,
         )
+    constant = [name for name, how in form.inputs.items() if how.constant]
+    with _within("inputs", *constant[-1:], "constant"):
+        lowered = with_constants(lowered, constant) if constant else lowered
     return with_precision(lowered, form.precision)
 
 

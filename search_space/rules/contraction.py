@@ -64,15 +64,20 @@ def contraction_sketches(workload: Workload, target: Target) -> tuple[Sketch, ..
 
 def _variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
     """Yield every way to build a contraction: as its operands lie, and with copies that let the
-    copy engine and the tensor cores take them."""
+    copy engine and the tensor cores take them. A copy of a constant operand costs nothing, so
+    that it is also tried without one of the other, and where pointers read it."""
     yield from _plain_variants(blocks.roles, target)
     roles, a, b = blocks.roles, blocks.a, blocks.b
     pack_a = wants_packing(blocks, a, k_major=k_major(a, roles.a, blocks.k))
     pack_b = wants_packing(blocks, b, k_major=k_major(b, roles.b, blocks.k))
-    if pack_a or pack_b:
-        for variant in _plain_variants(roles, target):
-            if variant.load == "descriptor" or "tma" not in target.features:
-                yield replace(variant, pack_a=pack_a, pack_b=pack_b)
+    free_a, free_b = pack_a and a.constant, pack_b and b.constant
+    for variant in _plain_variants(roles, target):
+        is_free = (pack_a, pack_b) == (free_a, free_b)
+        by_engine = variant.load == "descriptor" or "tma" not in target.features
+        if (pack_a or pack_b) and (by_engine or is_free):
+            yield replace(variant, pack_a=pack_a, pack_b=pack_b)
+        if (free_a or free_b) and not is_free:
+            yield replace(variant, pack_a=free_a, pack_b=free_b, prepared=True)
 
 
 def _plain_variants(roles: Contraction, target: Target) -> Iterator[Variant]:

@@ -20,7 +20,11 @@ ROW, BLOCK, SQUARE = 512, 4096, 64
 
 def wants_packing(blocks: Blocking, tensor: Tensor, *, k_major: bool) -> bool:
     """Whether the copy engine or the tensor cores cannot take ``tensor`` as it lies: its rows
-    are not whole 16 bytes, or K is not contiguous where operands of the dtype must have it so."""
+    are not whole 16 bytes, or K is not contiguous where operands of the dtype must have it so.
+
+    A copy that is made on every run has to earn its time; the cost model weighs that. One of a
+    constant operand is free, and counts for nothing in ``Structure``.
+    """
     return access.row_bytes(tensor) < 16 or (wants_k_major(blocks, tensor) and not k_major)
 
 

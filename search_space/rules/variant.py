@@ -28,6 +28,8 @@ class Variant:
     swap: bool = False
     pack_a: bool = False
     pack_b: bool = False
+    #: Of the operands that want packing, only the constant one is packed.
+    prepared: bool = False
 
     @property
     def joins(self) -> bool:
@@ -39,7 +41,8 @@ class Variant:
         """The sketch's name: what differs from the plainest variant."""
         words = ["contraction", self.load]
         words += ["direct"] if self.load == "descriptor" and self.store == "pointer" else []
-        words += ["packed"] if self.pack_a or self.pack_b else []
+        if self.pack_a or self.pack_b:
+            words += ["prepared" if self.prepared else "packed"]
         words += ["swapped"] if self.swap else []
         words += ["persistent"] if self.persistent else []
         words += ["split", self.split] if self.split else []
@@ -51,6 +54,9 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
     workload, a, b = blocks.workload, blocks.a, blocks.b
     later = workload.stages[1:]
     extra = {read.tensor for stage in later for read in reads(stage.value)} - {a.name, b.name}
+    # What is packed of a constant is packed once, before any run.
+    packed = [t for t, is_packed in ((a, variant.pack_a), (b, variant.pack_b)) if is_packed]
+    timed = [tensor for tensor in packed if not tensor.constant]
     calls = (node for stage in later for node in walk(stage.value) if isinstance(node, Call))
     return Structure(
         batch=extent_of(blocks.others),
@@ -77,8 +83,8 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         epilogue_calls=len(list(calls)),
         swap=variant.swap,
         block_inputs=len(list(block_inputs(blocks))) if variant.store == "descriptor" else 0,
-        packs=variant.pack_a + variant.pack_b,
-        packed_bytes=2 * (variant.pack_a * a.size_bytes + variant.pack_b * b.size_bytes),
+        packs=len(timed),
+        packed_bytes=2 * sum(tensor.size_bytes for tensor in timed),
     )
 
 

@@ -89,6 +89,21 @@ def test_the_table_shows_intervals_means_and_what_is_missing() -> None:
     assert "Predicted" not in text
 
 
+def test_rows_with_constants_are_marked_and_in_no_mean() -> None:
+    rows = (row("a", 10.0), row("b", 2.0, constant=["B"]))
+    text = table(merge(None, results(*rows), ["a", "b"]))
+    assert "| workload |" in text
+    assert [line.split(" | ")[-1] for line in text.splitlines() if line.startswith("| ")] == [
+        "constant |",
+        "---: |",
+        "- |",
+        "B |",
+    ]
+    assert "Geometric mean of torch / ours over 1 of 1 workloads: **1.200**" in text
+    assert "Rows with constant inputs (1) are in no mean" in text
+    assert "constant" not in table(merge(None, results(row("a", 10.0)), ["a"]))
+
+
 def test_predicted_times_say_so() -> None:
     assert "**Predicted by a model, not measured.**" in table(
         merge(None, results(row("a", 1.0, None, predicted=True)), ["a"])

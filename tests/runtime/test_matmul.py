@@ -58,6 +58,15 @@ def test_epilogues_come_in_the_documented_order() -> None:
     assert [t.name for t in workload_of(made).inputs] == ["A", "B", "bias", "residual"]
 
 
+def test_constants_reach_the_workload() -> None:
+    extras = {"bias": half(16)}
+    made = signature(half(4, 8), half(8, 16), extras=extras, constant=("bias", "b"))
+    plain = {"dtype": "float16", "epilogue": ("bias",)}
+    assert workload_of(made).key == matmul(4, 16, 8, constant=("b", "bias"), **plain).key  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="constant: 'weight' is no input here; there are a, b"):
+        signature(half(4, 8), half(8, 16), constant=("weight",))
+
+
 def test_three_dimensions_are_a_batch() -> None:
     made = signature(half(3, 4, 8), half(3, 8, 16))
     assert made.output_shape == (3, 4, 16)

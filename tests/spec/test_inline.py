@@ -34,6 +34,10 @@ from search_space.workload import Workload
             matmul(4, 6, 8, dtype="float16", epilogue=["scale:1e+2", "relu"]),
         ),
         ("matmul:m=4,n=6,k=8,dtype=float16,epilogue=", matmul(4, 6, 8, dtype="float16")),
+        (
+            "matmul:m=4,n=6,k=8,dtype=float16,epilogue=bias,constant=b+bias",
+            matmul(4, 6, 8, dtype="float16", epilogue=["bias"], constant=["b", "bias"]),
+        ),
     ],
 )
 def test_meaning(argument: str, workload: Workload) -> None:

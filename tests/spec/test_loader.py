@@ -55,6 +55,15 @@ def test_an_expression_shares_the_key_of_its_operator() -> None:
     assert task.spec["expr"] == "C[i,j] += A[i,k] * B[k,j]"
 
 
+def test_a_constant_is_said_of_an_operator_or_of_an_input() -> None:
+    (one,) = load(write(GOOD + "  constant: [b]\n"))
+    (two,) = load(write(EXPR.replace("[8, 6]", "[8, 6], constant: true")))
+    assert one.workload.key == two.workload.key != load(write(GOOD))[0].workload.key
+    assert one.workload.constants == ("B",)
+    assert one.op is not None
+    assert one.op["constant"] == ["b"]
+
+
 def test_a_suite_is_a_task_a_row() -> None:
     one, two = load(write(SUITE + "tune: {trials: 64, effort: quick}\n"))
     assert (one.id, one.where, one.source) == ("one", "w.yaml:4:7", "a table")
@@ -75,6 +84,7 @@ def test_options_are_those_that_are_given() -> None:
         batch_matmul(2, 4, 6, 8, dtype="int8", trans_a=True),
         te.stored(matmul(4, 6, 8, dtype="float16"), "B", strides=(16, 1), alignment_bytes=8),
         te.stored(matmul(4, 6, 8, dtype="bfloat16"), "C", strides=(1, 4)),
+        matmul(4, 6, 8, dtype="float16", constant=["b"]),
     ],
 )
 def test_what_is_formatted_can_be_loaded(work: Workload) -> None:
@@ -108,6 +118,28 @@ def test_what_is_formatted_can_be_loaded(work: Workload) -> None:
             "7:20: workload.epilogue.1: 'geul' is no epilogue; known: bias, residual, "
             "scale_a, scale_b, row_scale, column_scale, relu, gelu, "
             "gelu_tanh, silu, scale:FACTOR, softmax",
+        ),
+        (
+            GOOD + "  constant: [b, c]\n",
+            "7:17: workload.constant.1: 'c' is no input; there are A, B",
+        ),
+        (
+            GOOD + "  constant: [C]\n",
+            "7:14: workload.constant.0: 'C' is the output; only inputs are constant",
+        ),
+        (GOOD + "  constant: [b, B]\n", "7:17: workload.constant.1: 'B' stands twice"),
+        (GOOD + "  constant: b\n", "7:13: workload.constant: a list is expected, not 'b'"),
+        (
+            GOOD + "  constant: [a, b]\n",
+            "7:13: workload.constant: every input is constant: nothing is left to compute",
+        ),
+        (
+            EXPR + "  output: {constant: true}\n",
+            "7:12: workload.output.constant: unknown; known: dtype, strides, alignment_bytes",
+        ),
+        (
+            EXPR.replace("[8, 6]", "[8, 6], constant: 1"),
+            "6:34: workload.inputs.B.constant: true or false is expected, not 1",
         ),
         (GOOD + "  epilogue: relu\n", "7:13: workload.epilogue: a list is expected, not 'relu'"),
         (GOOD + "tunes: {}\n", "7:1: tunes: unknown, did you mean tune"),

@@ -30,6 +30,9 @@ def test_it_lists_the_fields_of_each_kind_of_workload() -> None:
         "title": "M",
         "type": "integer",
     }
+    assert matmul["properties"]["constant"]["type"] == "array"
+    assert definitions["InputFields"]["properties"]["constant"]["type"] == "boolean"
+    assert "constant" not in definitions["OutputFields"]["properties"]
     assert definitions["ExpressionFields"]["required"] == ["expr", "sizes", "inputs"]
 
 

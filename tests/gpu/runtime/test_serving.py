@@ -12,6 +12,8 @@ import pytest
 import torch
 
 import autosched
+from autosched.codegen.render import render
+from autosched.runtime.default import default_schedules
 from autosched.runtime.errors import (
     CopyWarning,
     Miss,
@@ -22,9 +24,11 @@ from autosched.runtime.errors import (
     WrongLayout,
     WrongShape,
 )
+from autosched.runtime.tuned import Tuned
 from autosched.te.operators import batch_matmul, matmul
 from measure import verify
 from measure.record import TrialRecord
+from search_space.target import Target
 from search_space.workload import Workload
 
 pytestmark = [
@@ -255,3 +259,113 @@ def test_calls_can_be_captured_in_a_graph(measured: Measured, log: Log, warm: bo
     graph.replay()
     check(WORK, out, [a, b.t()])
     assert len(tuned._ready) == int(warm)
+
+
+CONSTANT = matmul(256, 500, 520, dtype="float16", constant=("b",))
+
+
+def packed_record(measured: Measured, target: Target) -> TrialRecord:
+    """Measure the first default that packs its constant operand and nothing else."""
+    for choice, default in enumerate(default_schedules(CONSTANT, target)):
+        kernels = render(CONSTANT, default.schedule, target).kernels
+        if any(kernel.prepares for kernel in kernels):
+            return measured(CONSTANT, choice)
+    raise AssertionError("no default packs the constant operand")
+
+
+def served(tuned: Tuned, b: torch.Tensor) -> None:
+    a = half(256, 520)
+    check(CONSTANT, tuned.matmul(a, b, constant=["b"]), [a, b])
+
+
+def test_a_constant_operand_is_packed_once_and_followed(
+    measured: Measured, log: Log, target: Target
+) -> None:
+    record = packed_record(measured, target)
+    assert record.evidence is not None
+    assert record.evidence.constant == ("B",)
+    tuned = autosched.load(log(record), on_miss="error")
+    b = half(520, 500)
+    served(tuned, b)
+    [pack] = tuned._packs._packs.values()
+    assert tuned.packed_bytes >= b.numel() * 2
+    served(tuned, b)
+    served(tuned, b.view(520, 500))
+    assert list(tuned._packs._packs.values()) == [pack]
+    b.mul_(-1)
+    served(tuned, b)
+    b.data.mul_(-1)
+    tuned.invalidate(b)
+    served(tuned, b)
+    del b
+    assert tuned.packed_bytes == 0
+    served(tuned, half(520, 500))  # the allocator may lend the same address again
+    assert tuned.packed_bytes == 0
+    with torch.inference_mode():
+        frozen = half(520, 500)
+        served(tuned, frozen)
+        frozen.mul_(-1)
+        served(tuned, frozen)
+    tuned.freeze(frozen)
+    before = len(tuned._packs)
+    served(tuned, frozen)
+    served(tuned, frozen)
+    assert len(tuned._packs) == before + 1
+
+
+def test_packs_cross_streams_and_threads(measured: Measured, log: Log, target: Target) -> None:
+    tuned = autosched.load(log(packed_record(measured, target)), on_miss="error")
+    a = half(256, 520)
+    tuned.matmul(a, half(520, 500), constant=["b"])  # compiled before streams race
+    torch.cuda.synchronize()
+    for _ in range(20):
+        b = half(520, 500)
+        want = a.double() @ b.double()
+        torch.cuda.synchronize()
+        results: list[torch.Tensor] = []
+        slow, fast = torch.cuda.Stream(), torch.cuda.Stream()
+        with torch.cuda.stream(slow):
+            torch.cuda._sleep(2_000_000)  # the pack is behind this
+            results.append(tuned.matmul(a, b, constant=["b"]))
+
+        def call(
+            stream: torch.cuda.Stream = fast,
+            b: torch.Tensor = b,
+            results: list[torch.Tensor] = results,
+        ) -> None:
+            with torch.cuda.stream(stream):
+                results.append(tuned.matmul(a, b, constant=["b"]))
+
+        threads = [threading.Thread(target=call) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        torch.cuda.synchronize()
+        assert len(results) == 3
+        for result in results:
+            torch.testing.assert_close(result.double(), want, rtol=2e-3, atol=2e-2)
+
+
+def test_a_graph_follows_its_constant_operand(measured: Measured, log: Log, target: Target) -> None:
+    tuned = autosched.load(log(packed_record(measured, target)), on_miss="error")
+    a, b = half(256, 520), half(520, 500)
+    served(tuned, b)
+    held = tuned.packed_bytes
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = tuned.matmul(a, b, constant=["b"])
+    assert tuned.packed_bytes == held
+    b.mul_(-1)
+    graph.replay()
+    torch.cuda.synchronize()
+    check(CONSTANT, result, [a, b])
+    tuned.freeze(b)
+    served(tuned, b)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = tuned.matmul(a, b, constant=["b"])
+    result.fill_(torch.nan)
+    graph.replay()
+    torch.cuda.synchronize()
+    check(CONSTANT, result, [a, b])
