@@ -313,6 +313,7 @@ FEATURES: tuple[Feature, ...] = (
     _flag("atomic", "split by atomics", lambda c: c.structure.split == "atomic"),
     _flag("counter", "split, joined by the last part", lambda c: c.structure.split == "counter"),
     Feature("packs", "operands", "operands packed first", lambda v: v.case.structure.packs),
+    _flag("dot", "blocks are multiplied on the tensor cores", lambda c: c.structure.dot),
     _flag("swap", "the dot is computed transposed", lambda c: c.structure.swap),
     _flag("a_k_major", "a is contiguous along k", lambda c: c.structure.a_k_major),
     _flag("b_k_major", "b is contiguous along k", lambda c: c.structure.b_k_major),

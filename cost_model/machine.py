@@ -33,6 +33,10 @@ THROUGH_REGISTERS_RATE = 0.42
 #: thread needs for half of that: operands come from shared memory and serve a row of them.
 PLAIN_DOT_RATE = 0.55
 PLAIN_DOT_HALF = 24.0
+#: Lanes that issue in a clock, and instructions that a product without a dot takes: an operand
+#: widened and a multiply-add.
+LANES = 128
+POINT_INSTRUCTIONS = 2.0
 #: Time from asking L2 for a block to having it, by kind of load, microseconds, and what the
 #: memory behind L2 adds under load.
 L2_LATENCY_US = {"pointer": 0.35, "descriptor": 0.50}

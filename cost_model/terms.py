@@ -108,6 +108,9 @@ def _turn_us(case: Case, unit: Machine) -> tuple[Any, Any]:
     dot = 2.0 * case.tile_m * case.tile_n * case.tile_k / unit.operations_per_clock
     dot = dot / _dot_rate(case)
     shared = shared_block_bytes(case) / rates.SHARED_BYTES_PER_CLOCK
+    if not s.dot:
+        points = 1.0 * case.tile_m * case.tile_n * case.tile_k
+        dot, shared = rates.POINT_INSTRUCTIONS * points / rates.LANES, 0.0 * shared
     slowdown = rates.POINTER_SLOWDOWN if s.load == "pointer" else 1.0
     clock_us = 1e6 / unit.clock_hz
     occupied = np.maximum(dot, shared) + rates.ISSUE_CLOCKS

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from search_space.dtype import size_bytes
 from search_space.limits import WGMMA_ROWS, Case, ceil_div, programs_per_multiprocessor
 
+#: Share of its time for which a program without a dot has its loads in flight.
+UNSTAGED_TURNS = 0.9
+
 Column = NDArray[np.float64]
 
 
@@ -103,10 +106,15 @@ def split_bytes(case: Case) -> Column:
 
 
 def in_flight_bytes(case: Case) -> Column:
-    """Bytes asked for and not yet there, all multiprocessors together, in the steady state."""
+    """Bytes asked for and not yet there, all multiprocessors together, in the steady state.
+
+    A dot waits for its buffers one by one; without one a program asks again as soon as it has
+    added up what came.
+    """
     active = np.minimum(programs(case), case.target.multiprocessors)
     beside = np.minimum(resident(case), queued(case))
-    return np.asarray(active * beside * np.maximum(case.stages - 1, 0.5) * block_bytes(case))
+    turns = np.maximum(case.stages - 1, 0.5) if case.structure.dot else UNSTAGED_TURNS
+    return np.asarray(active * beside * turns * block_bytes(case))
 
 
 def contiguous_bytes(case: Case) -> Column:

@@ -29,6 +29,7 @@ from search_space.steps import (
     Pack,
     Persist,
     Pipeline,
+    ReduceLate,
     Split,
     SplitReduction,
     Step,
@@ -206,7 +207,17 @@ def _check_parts(nest: Nest, step: CacheWrite, parts: int) -> None:
 
 def _tensorize(nest: Nest, step: Tensorize) -> tuple[Nest, ...]:
     access.check_product(nest, step)
+    if nest.late:
+        refuse(step, "its reduction is late, which the tensor cores do not do")
     return (replace(nest, tensorized=True, swap=step.swap),)
+
+
+def _reduce_late(nest: Nest, step: ReduceLate) -> tuple[Nest, ...]:
+    if nest.tensorized:
+        refuse(step, "the product is computed on the tensor cores, which hold sums alone")
+    if not nest.statements[0].reducer:
+        refuse(step, "the first statement reduces nothing")
+    return (replace(nest, late=True),)
 
 
 def _unroll(nest: Nest, step: Unroll) -> tuple[Nest, ...]:
@@ -275,6 +286,7 @@ _RULES: dict[type[Any], Callable[[Nest, Any], tuple[Nest, ...]]] = {
     CacheRead: _cache_read,
     CacheWrite: _cache_write,
     Tensorize: _tensorize,
+    ReduceLate: _reduce_late,
     SplitReduction: split_reduction,
     Unroll: _unroll,
     Pipeline: _pipeline,

@@ -41,6 +41,10 @@ MMA_DEPTH_BYTES = 32
 #: Registers beside the accumulators: 26 with descriptors, 40 to 90 with pointers (measured on
 #: kernels that Triton 3.6 compiled for sm_90).
 REGISTERS_BESIDE = {"descriptor": 26, "pointer": 60}
+#: Registers beside the sums and the loaded blocks where there is no dot (sm_90, Triton 3.6).
+REGISTERS_OF_ROWS = 20
+#: Bytes of the widest load of a thread.
+WIDEST_LOAD_BYTES = 16
 #: Shared memory that the hardware keeps for itself per resident block on sm_80 and later.
 RESERVED_SHARED_BYTES = 1024
 #: A tensor descriptor's box: at most 256 elements a dimension, at least 16 bytes in the last.
@@ -176,6 +180,8 @@ def shared_bytes(case: Case) -> Number:
     keeps loading meanwhile, else in its place. Each load in flight has a 16-byte barrier. Within
     2 KiB of what Triton 3.6 takes for sm_90 on nine in ten random candidates, seldom below it.
     """
+    if not case.structure.dot:
+        return 0 * case.tile_m
     ring = (
         ring_buffers(case) * case.tile_k * (case.tile_m * case.a_bytes + case.tile_n * case.b_bytes)
     )
@@ -193,8 +199,17 @@ def ring_buffers(case: Case) -> Number:
 def registers_estimate(case: Case) -> Number:
     """Estimate the registers of one thread: its accumulators and a constant by kind of load."""
     words = size_bytes(case.structure.accumulator_dtype) // 4
+    if not case.structure.dot:
+        return _row_registers(case, words)
     accumulators = ceil_div(case.tile_m * case.tile_n * words, 32 * case.warps)
     return accumulators + REGISTERS_BESIDE[case.structure.load]
+
+
+def _row_registers(case: Case, words: int) -> Number:
+    """Count a sum for every point of the block, and the blocks as they were loaded."""
+    points = case.tile_m * case.tile_n * case.tile_k * words
+    loaded = case.tile_k * (case.tile_m * case.a_bytes + case.tile_n * case.b_bytes) // 4
+    return ceil_div(points + loaded, 32 * case.warps) + REGISTERS_OF_ROWS
 
 
 def programs_per_multiprocessor(case: Case) -> Number:
@@ -279,8 +294,15 @@ def _split_too_far(case: Case) -> Number:
 
 
 def _idle_warps(case: Case) -> Number:
-    busy = MMA_ELEMENTS * case.warps > case.tile_m * case.tile_n
-    return (case.warps > case.least.get("warps", 1)) & busy
+    return (case.warps > case.least.get("warps", 1)) & (case.warps > _busy_warps(case))
+
+
+def _busy_warps(case: Case) -> Number:
+    """Warps for each of which a block has a tensor core tile, or a load for every thread."""
+    if case.structure.dot:
+        return case.tile_m * case.tile_n // MMA_ELEMENTS
+    rows_bytes = larger(case.tile_m * case.a_bytes, case.tile_n * case.b_bytes)
+    return case.tile_k * rows_bytes // (case.target.warp_size * WIDEST_LOAD_BYTES)
 
 
 def _half_wgmma(case: Case) -> Number:
@@ -344,8 +366,12 @@ RULES: tuple[Rule, ...] = (
     Rule(
         _idle_warps,
         lambda c: (
-            f"warps={c.warps} leaves warps idle: a block of {c.tile_m}x{c.tile_n} holds "
-            f"{c.tile_m * c.tile_n // MMA_ELEMENTS} tensor core tiles"
+            f"warps={c.warps} leaves warps idle: a block of {c.tile_m}x{c.tile_n}"
+            + (
+                f" holds {_busy_warps(c)} tensor core tiles"
+                if c.structure.dot
+                else f"x{c.tile_k} holds loads of {WIDEST_LOAD_BYTES} bytes for {_busy_warps(c)}"
+            )
         ),
     ),
     Rule(

@@ -51,6 +51,8 @@ class Nest:
     parts: int = 1
     tensorized: bool = False
     swap: bool = False
+    #: Sums are kept for every point of the block until the serial loops are over.
+    late: bool = False
     #: Which turn the nest has among those of a schedule: packing is at -1, joining at 1.
     turn: int = 0
     #: The tensors that were packed, by the name of their packed copies.

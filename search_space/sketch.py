@@ -73,6 +73,9 @@ class Structure:
     #: Operands that are copied into another layout first on every run, and the bytes read and
     #: written for it. Constant operands are copied before the first run and count for nothing.
     packs: int = 0
+    #: Whether blocks are multiplied on the tensor cores; without, products are summed point by
+    #: point in registers.
+    dot: bool = True
     packed_bytes: int = 0
 
 

@@ -162,6 +162,19 @@ class Tensorize:
 
 
 @dataclass(frozen=True, slots=True)
+class ReduceLate:
+    """Keep a sum for every point of the block while serial loops run, and add them along the
+    reduced groups once, after the loops: threads exchange nothing in between::
+
+        for k0:                        ->   for k0:
+          acc[n] += sum(x[n, k1])             held[n, k1] += x[n, k1]
+                                            acc[n] = sum(held[n, k1])
+    """
+
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SplitReduction:
     """Let ``parts`` programs share one reduction axis; a second nest joins their sums.
 
@@ -218,6 +231,7 @@ Step = (
     | Pack
     | CacheWrite
     | Tensorize
+    | ReduceLate
     | SplitReduction
     | Unroll
     | Pipeline
@@ -238,6 +252,7 @@ STEPS: dict[str, type[Any]] = {
         Pack,
         CacheWrite,
         Tensorize,
+        ReduceLate,
         SplitReduction,
         Unroll,
         Pipeline,

@@ -82,14 +82,18 @@ def _write_plain(scope: Scope, stage: Stage) -> None:
     ]
     scope.blocks[stage.output] = Block(stage.output, kept)
     loops = _loops_of(nest, stage)
+    late = nest.late and bool(loops)
     if loops:
-        scope.lines.add(f"{stage.output} = {_identity(nest, stage, kept)}")
+        scope.lines.add(f"{stage.output} = {_identity(nest, stage, space if late else kept)}")
     with serial_loops(scope, loops):
         texts = {read: placed(block, space) for read, block in held.items()}
         texts |= {s.read: placed(widened(scope, nest, s), space) for s in sources}
         value = value_text(stage.value, texts.__getitem__, nest.tensor[stage.output].dtype)
-        value = _reduced(scope, stage, unwrapped(value), loaded, space, kept)
+        value = _masked(scope, stage, unwrapped(value), loaded, space)
+        value = value if late else _reduced(stage, value, space, kept)
         _accumulate(scope, stage, value, looped=bool(loops))
+    if late and space != kept:
+        scope.lines.add(f"{stage.output} = {_reduced(stage, stage.output, space, kept)}")
 
 
 def _space(
@@ -106,16 +110,11 @@ def _space(
     return (tuple(spatial) + tuple(g for g in ordered if g in touched - set(spatial))), kept
 
 
-def _reduced(
-    scope: Scope,
-    stage: Stage,
-    value: str,
-    loaded: Mapping[Read, Address],
-    space: Space,
-    kept: Space,
+def _masked(
+    scope: Scope, stage: Stage, value: str, loaded: Mapping[Read, Address], space: Space
 ) -> str:
-    """Reduce a value along the groups that are not kept; what lies past an axis, or was filled
-    by a mask, counts as the identity."""
+    """Return a value in which what lies past an axis, or was filled by a mask, counts as the
+    identity of the reduction."""
     nest, reducer = scope.nest, stage.reducer or "sum"
     leaves = {n for axis in nest.reduction_axes(stage) for n in axes_of(nest.resolve(axis))}
     conditions = [c for where in loaded.values() for c in where.conditions]
@@ -129,6 +128,12 @@ def _reduced(
         name_conditions(scope, nest, bound)
         mask = mask_text(scope, nest, bound, space)
         value = f"tl.where({mask}, {value}, {IDENTITY[reducer]})"
+    return value
+
+
+def _reduced(stage: Stage, value: str, space: Space, kept: Space) -> str:
+    """Reduce a value along the groups that are not kept."""
+    reducer = stage.reducer or "sum"
     for position in reversed(range(len(space))):
         if space[position] not in kept:
             value = f"tl.{reducer}({value}, axis={position})"

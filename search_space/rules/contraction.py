@@ -16,6 +16,7 @@ from search_space.dtype import size_bytes
 from search_space.rules.join import join_steps
 from search_space.rules.pack import packed_order, packing_steps, wants_packing
 from search_space.rules.role import Blocking, Contraction, blocking, contraction, extent_of
+from search_space.rules.rows import row_domains, suits_rows
 from search_space.rules.variant import Share, Variant, Via, block_inputs, k_major, structure_of
 from search_space.sketch import Choice, Sketch, fill
 from search_space.steps import (
@@ -29,6 +30,7 @@ from search_space.steps import (
     Pack,
     Persist,
     Pipeline,
+    ReduceLate,
     Split,
     SplitReduction,
     Step,
@@ -67,6 +69,8 @@ def _variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
     copy engine and the tensor cores take them. A copy of a constant operand costs nothing, so
     that it is also tried without one of the other, and where pointers read it."""
     yield from _plain_variants(blocks.roles, target)
+    if suits_rows(blocks):
+        yield from _row_variants(blocks.roles, target)
     roles, a, b = blocks.roles, blocks.a, blocks.b
     pack_a = wants_packing(blocks, a, k_major=k_major(a, roles.a, blocks.k))
     pack_b = wants_packing(blocks, b, k_major=k_major(b, roles.b, blocks.k))
@@ -96,6 +100,12 @@ def _plain_variants(roles: Contraction, target: Target) -> Iterator[Variant]:
             for swap in (False, True)[: 1 + skinny]:
                 for share in SHARES:
                     yield Variant(load, store, split=share, swap=swap)
+
+
+def _row_variants(roles: Contraction, target: Target) -> Iterator[Variant]:
+    splits: tuple[Share | None, ...] = (None, "counter")
+    for split in splits if _pays_to_split(roles, target) else splits[:1]:
+        yield Variant("pointer", "pointer", split=split, dot=False)
 
 
 def _pays_to_split(roles: Contraction, target: Target) -> bool:
@@ -149,7 +159,7 @@ def _steps(blocks: Blocking, variant: Variant, target: Target) -> Iterator[Step]
         yield Persist(target.multiprocessors, Open("ctas"))
     yield Order((loop,))
     yield from _data_steps(blocks, variant, inner, first_pack=2 if variant.joins else 1)
-    yield Tensorize(swap=variant.swap)
+    yield Tensorize(swap=variant.swap) if variant.dot else ReduceLate()
     yield CacheWrite(variant.store, Open("parts") if _has_parts(variant) else 1)
     yield Pipeline(Open("stages"))
     yield Warps(Open("warps"))
@@ -200,6 +210,8 @@ def _choices(blocks: Blocking, variant: Variant) -> tuple[Choice, ...]:
         "warps": WARPS,
         "group": GROUP,
     }
+    if not variant.dot:
+        domains |= row_domains(blocks)
     if _has_parts(variant):
         domains["parts"] = PARTS
     if variant.split:

@@ -30,6 +30,8 @@ class Variant:
     pack_b: bool = False
     #: Of the operands that want packing, only the constant one is packed.
     prepared: bool = False
+    #: Whether blocks are multiplied on the tensor cores.
+    dot: bool = True
 
     @property
     def joins(self) -> bool:
@@ -39,7 +41,7 @@ class Variant:
     @property
     def name(self) -> str:
         """The sketch's name: what differs from the plainest variant."""
-        words = ["contraction", self.load]
+        words = ["contraction", self.load] if self.dot else ["rows"]
         words += ["direct"] if self.load == "descriptor" and self.store == "pointer" else []
         if self.pack_a or self.pack_b:
             words += ["prepared" if self.prepared else "packed"]
@@ -85,6 +87,7 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         block_inputs=len(list(block_inputs(blocks))) if variant.store == "descriptor" else 0,
         packs=len(timed),
         packed_bytes=2 * sum(tensor.size_bytes for tensor in timed),
+        dot=variant.dot,
     )
 
 

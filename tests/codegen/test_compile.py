@@ -1,5 +1,7 @@
 """Kernels compiled without a GPU: what a schedule promises is found in the machine's text."""
 
+import re
+
 import pytest
 
 from autosched.codegen.render import render
@@ -65,6 +67,20 @@ def test_pointer_loads_are_16_byte_copies(pool, schedules, h200) -> None:
     assert sketch.name == "contraction.pointer"
     assert "cp.async.cg.shared.global [ %r" in ptx
     assert "cp.async.ca.shared.global" not in ptx
+
+
+def test_rows_are_loaded_16_bytes_a_thread_and_added_up_once(pool, schedules, h200) -> None:
+    workload = operators.matmul(1, 640, 8192, dtype="bfloat16", trans_b=True)
+    wish = {"tile_n": 4, "tile_k": 512}
+    found = {s.name: x for s, x in schedules.typical(workload, h200, **wish) if not s.structure.dot}
+    assert {"rows", "rows.split.counter"} <= set(found)
+    for schedule in found.values():
+        program = render(workload, schedule, h200)
+        assert not program.kernels[0].promises
+        ptx = pool.text(program, h200.triton_target)["kernel"]["ptx"]
+        loads = re.findall(r"ld\.global\S*\.(v\d)\.b32", ptx[: ptx.index("shfl")])
+        # In a turn each of 128 threads loads 2 x 16 bytes of B, 4 x 512, and 8 of A.
+        assert loads.count("v4") == 2 * loads.count("v2") > 0
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,10 @@ from measure.measurement import Evidence
 from search_space.apply import IllegalStep
 from search_space.expr import Affine, Call, Const, Read
 from search_space.program import DescriptorArgument
+from search_space.rules import sketches
 from search_space.schedule import Schedule
-from search_space.steps import Bind, Guard, Order, Split, Tile, Unroll
+from search_space.sketch import fill
+from search_space.steps import Bind, Guard, Order, ReduceLate, Split, Tile, Unroll
 from search_space.workload import Axis, Stage, Tensor, Workload
 
 EXTENTS = (1, 2, 15, 17, 33, 100)
@@ -261,3 +263,44 @@ def test_illegal_schedules_are_not_rendered(h200) -> None:
     workload = operators.matmul(64, 64, 64, dtype="float16")
     with pytest.raises(IllegalStep):
         render(workload, Schedule(()), h200)
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 33, 300), (3, 20, 1100), (4, 1, 640), (37, 2, 130), (1, 1, 5)], ids=str
+)
+def test_rows_summed_late(sizes, schedules, h200) -> None:
+    rng = random.Random(f"{sizes}")
+    workload = operators.matmul(
+        *sizes, dtype=rng.choice(["float16", "float32"]), trans_b=True, epilogue=("bias", "silu")
+    )
+    found = [
+        (sketch, fill(sketch, {c.name: rng.choice(c.domain) for c in sketch.choices}))
+        for sketch in sketches(workload, h200)
+        if not sketch.structure.dot
+        for _ in range(3)
+    ]
+    assert found
+    for _, schedule in found:
+        assert_right(workload, schedule, h200)
+
+
+def test_a_late_maximum_is_that_of_the_reference(h200) -> None:
+    i, j = (Affine.axis(name) for name in "ij")
+    workload = Workload(
+        (Axis("i", 5, "spatial"), Axis("j", 45, "reduction")),
+        (Tensor("A", (5, 45), "float32"),),
+        (Tensor("most", (5,), "float32"),),
+        Tensor("C", (5,), "float32"),
+        (
+            Stage("most", (i,), Call("sub", (Read("A", (i, j)), Const(9.0))), "max"),
+            Stage("C", (i,), Read("most", (i,))),
+        ),
+    )
+    steps = (
+        Split("i", "i0", "i1", 4),
+        Split("j", "j0", "j1", 16),
+        Tile((("i1",), ("j1",))),
+        Bind(("i0",)),
+        ReduceLate(),
+    )
+    assert_right(workload, Schedule(steps), h200)

@@ -105,6 +105,12 @@ def test_a_long_reduction_on_a_small_grid_is_shared(workload: Workload) -> None:
     assert next(iter(best.values()))[0] < 0.9 * alone
 
 
+def test_a_vector_goes_by_rows() -> None:
+    found = best_by_sketch(matmul(1, 10240, 8192, dtype="bfloat16", trans_b=True))
+    assert next(iter(found)) == "rows"
+    assert found["rows"][0] == pytest.approx(41.5, rel=0.15)  # measured
+
+
 def test_a_large_grid_is_not_shared() -> None:
     best = best_by_sketch(matmul(1024, 1024, 1024, dtype="float16"))
     assert ".split." not in next(iter(best))

@@ -18,6 +18,7 @@ from search_space.steps import (
     Pack,
     Persist,
     Pipeline,
+    ReduceLate,
     Split,
     SplitReduction,
     Step,
@@ -193,6 +194,14 @@ REFUSALS = [
     (
         (SplitReduction("i", "a", "b", 2, "atomic", 16),),
         "SplitReduction: 'i' is not reduced; ('k',) are",
+    ),
+    (
+        (*TILED, Tensorize(), ReduceLate()),
+        "ReduceLate: the product is computed on the tensor cores, which hold sums alone",
+    ),
+    (
+        (*TILED, ReduceLate(), Tensorize()),
+        "Tensorize: its reduction is late, which the tensor cores do not do",
     ),
     ((Unroll("k"),), "Unroll: 'k' has 256 steps; 64 is the most"),
     ((Pipeline(17),), "Pipeline: 17 stages; 16 is the most"),

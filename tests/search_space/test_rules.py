@@ -81,6 +81,17 @@ def test_skinny_products_may_swap_operands() -> None:
     )
 
 
+def test_products_with_few_vectors_may_go_by_rows() -> None:
+    def by_rows(m: int, n: int, *, trans_b: bool = True) -> set[str]:
+        found = names(operators.matmul(m, n, 4096, dtype="float16", trans_b=trans_b))
+        return {name for name in found if name.startswith("rows")}
+
+    assert {"rows", "rows.split.counter"} <= by_rows(1, 512)
+    assert by_rows(512, 3)
+    assert not by_rows(16, 512)
+    assert not by_rows(1, 512, trans_b=False)
+
+
 @pytest.mark.parametrize("target", [A100, MI300X])
 def test_targets_without_the_copy_engine_have_no_descriptors(target) -> None:
     workload = operators.matmul(512, 512, 512, dtype="float16")
