@@ -19,6 +19,7 @@ from autosched.tune.result import TuningResult
 from autosched.tune.strategy import Strategy
 from autosched.tune.tuner import refuse_changed, tune
 from cost_model.model import CostModel
+from measure.crew import Crew
 from measure.doctor import Gpu, cuda_devices
 from measure.log import LogWriter
 from measure.measurement import Timing
@@ -225,9 +226,15 @@ class Tuner:
 
 @contextmanager
 def open_tuner(
-    task: Task, machine: Machine, wishes: Wishes, resume: RecordedRun | None = None
+    task: Task,
+    machine: Machine,
+    wishes: Wishes,
+    resume: RecordedRun | None = None,
+    crew: Crew | None = None,
 ) -> Iterator[Tuner]:
     """Yield what tunes ``task``, or goes on with the run ``resume``, its processes running.
+
+    They are those of ``crew`` where there is one, and stay with it.
 
     Raises NoSketch, NoDevice, UnknownName, ResumeRefused.
     """
@@ -245,6 +252,7 @@ def open_tuner(
         timeout_s=wishes.timeout_s or 10.0,
         build_timeout_s=(predictions and wishes.timeout_s) or BUILD_TIMEOUT_S,
         seed=wishes.options.seed,
+        crew=crew,
     ) as service:
         yield Tuner(task, machine, wishes, service, strategy, predictions, resume)
 

@@ -52,7 +52,8 @@ class BuilderPool:
         timeout_s: float = 60.0,
         module: str = "measure.build_worker",
     ) -> None:
-        self._timeout_s = timeout_s
+        #: Bounds each build that starts from now on.
+        self.timeout_s = timeout_s
         self._module = module
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closing = threading.Event()
@@ -128,7 +129,7 @@ class BuilderPool:
     def _answer(
         self, slot: int, request: Build | CompileText, future: Future[Built | Failed | Texts]
     ) -> None:
-        timeout_s = patience_s(tuple(self._recent_s), self._timeout_s)
+        timeout_s = patience_s(tuple(self._recent_s), self.timeout_s)
         try:
             reply = self._child(slot).ask(request, timeout_s)
         except Exception as error:  # noqa: BLE001  handed to whoever waits

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import TracebackType
 
-from measure.builder import BuilderPool
 from measure.comparison import Comparison
+from measure.crew import Crew
 from measure.job import Built
 from measure.measurement import Measurement
 from measure.pipeline import Pipeline
-from measure.runner import Runner, start_worker
+from measure.runner import Runner
 from measure.service import BUILD_TIMEOUT_S, DeviceInfo, OnResult, Patience, Pending
 from search_space.program import Program
 from search_space.target import Target
@@ -21,7 +21,10 @@ COMPARE_SEEDS = 3
 
 
 class CudaDevice:
-    """One GPU with its builders. See ``Service``. Raises NoDevice when it cannot be opened."""
+    """One GPU with its builders. See ``Service``. Raises NoDevice when it cannot be opened.
+
+    Processes are those of ``crew``, and are left there at the end; without one they are its own.
+    """
 
     def __init__(
         self,
@@ -34,13 +37,16 @@ class CudaDevice:
         build_timeout_s: float = BUILD_TIMEOUT_S,
         seed: int = 0,
         patience: Patience = Patience(),  # noqa: B008  frozen
+        crew: Crew | None = None,
     ) -> None:
         self._target = target
         self._seed = seed
         seeds = (2 * seed, 2 * seed + 1)
         # The worker loads the most. The builders load while it takes the device.
-        worker = start_worker()
-        self._pool = BuilderPool(workers, build_timeout_s)
+        self._crew = crew or Crew(workers)
+        self._own_crew = crew is None
+        worker = self._crew.worker()
+        self._pool = self._crew.builders(build_timeout_s)
         try:
             self._runner = Runner(
                 workload,
@@ -52,7 +58,8 @@ class CudaDevice:
                 child=worker,
             )
         except BaseException:
-            self._pool.close()
+            if self._own_crew:
+                self._crew.close()
             raise
         self._pipeline = Pipeline(self._pool, target.triton_target, self._measure)
 
@@ -96,9 +103,13 @@ class CudaDevice:
         return found[0]
 
     def close(self) -> None:
-        """End the builders and the worker."""
+        """Leave the builders and the worker to the crew, or end them."""
         self._pipeline.close(self._runner.kill)
-        self._runner.close()
+        if self._own_crew:
+            self._runner.close()
+            self._crew.close()
+        else:
+            self._crew.leave(self._runner.release())
 
     def __enter__(self) -> CudaDevice:
         return self

@@ -92,6 +92,16 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """Ask a measuring worker to forget its workload and free the memory of its data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A measuring worker holds no workload; another may be opened."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verify:
     """Ask for the evidence that a program is right, without a time."""
 
@@ -176,6 +186,8 @@ TYPES = (
     Disagreed,
     Open,
     Opened,
+    Release,
+    Released,
     Verify,
     Measure,
     Compare,

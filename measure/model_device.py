@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from types import TracebackType
 
-from measure.builder import BuilderPool
 from measure.comparison import Comparison, judge
+from measure.crew import Crew
 from measure.job import Built
 from measure.measurement import Failed, Failure, Measurement, Timed, Timing
 from measure.pipeline import Pipeline
@@ -22,7 +22,10 @@ from search_space.target import Target
 
 
 class ModelDevice:
-    """Builds for ``target`` and takes microseconds from ``predict``. See ``Service``."""
+    """Builds for ``target`` and takes microseconds from ``predict``. See ``Service``.
+
+    Builders are those of ``crew``; without one they are its own.
+    """
 
     def __init__(
         self,
@@ -31,11 +34,15 @@ class ModelDevice:
         *,
         workers: int | None = None,
         timeout_s: float = 60.0,
+        crew: Crew | None = None,
     ) -> None:
         self._target = target
         self._predict = predict
-        self._pool = BuilderPool(workers, timeout_s)
-        self._pipeline = Pipeline(self._pool, target.triton_target, self._measure)
+        self._crew = crew or Crew(workers)
+        self._own_crew = crew is None
+        self._pipeline = Pipeline(
+            self._crew.builders(timeout_s), target.triton_target, self._measure
+        )
 
     @property
     def device(self) -> DeviceInfo:
@@ -63,8 +70,10 @@ class ModelDevice:
         return judge(times, failures, None, None, ())
 
     def close(self) -> None:
-        """End the builders."""
+        """Leave the builders to the crew, or end them."""
         self._pipeline.close()
+        if self._own_crew:
+            self._crew.close()
 
     def __enter__(self) -> ModelDevice:
         return self

@@ -53,6 +53,9 @@ class Pipeline:
         self._lock = threading.Lock()
         self._known: dict[str, Measurement] = {}
         self._waiting: dict[str, list[_Wanted]] = {}
+        self._builds: dict[str, Future[Built | Failed]] = {}
+        #: Whether the measuring thread is at work.
+        self._busy = False
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="measure", daemon=True)
         self._thread.start()
@@ -99,15 +102,22 @@ class Pipeline:
         outcome.result()
 
     def close(self, interrupt: Callable[[], None] = lambda: None) -> None:
-        """Stop; what was pending raises Closed. ``interrupt`` cuts short what is being measured."""
+        """Stop; what was pending raises Closed, and builds that have not begun are dropped.
+
+        ``interrupt`` cuts short what is being measured; it is not called where nothing is.
+        """
         with self._lock:
             self._closed = True
             waiting = [wanted for group in self._waiting.values() for wanted in group]
+            builds = list(self._builds.values())
             self._waiting.clear()
+            self._builds.clear()
+        for build in builds:
+            build.cancel()
         for wanted in waiting:
             wanted.pending.fail(Closed("the device was closed before the result came"))
-        interrupt()
-        self._pool.close()
+        if self._busy:
+            interrupt()
         self._ready.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -124,15 +134,18 @@ class Pipeline:
             return None
         self._waiting[key] = [wanted]
         task = _Task(program, abort_above_us, self._pool.submit(program, self._target))
+        self._builds[key] = task.built
         task.built.add_done_callback(lambda _: self._ready.put(task))
         return None
 
     def _work(self) -> None:
         while (item := self._ready.get()) is not None:
+            self._busy = True
             if isinstance(item, _Task):
                 self._finish(item)
             else:
                 item()
+            self._busy = False
 
     def _finish(self, task: _Task) -> None:
         key = task.program.fingerprint
@@ -142,11 +155,13 @@ class Pipeline:
             return
         except BaseException as error:  # noqa: BLE001  raised where results are asked for
             with self._lock:
+                self._builds.pop(key, None)
                 waiting = self._waiting.pop(key, [])
             for wanted in waiting:
                 wanted.pending.fail(error)
             return
         with self._lock:
+            self._builds.pop(key, None)
             self._known[key] = result
             waiting = self._waiting.pop(key, [])
         for wanted in waiting:

@@ -21,6 +21,8 @@ from measure.job import (
     Measure,
     Open,
     Opened,
+    Release,
+    Released,
     Rounds,
 )
 from measure.measurement import Cause, Failed, Failure, Measurement
@@ -113,6 +115,19 @@ class Runner:
         self._drop()
         if self._lock is not None:
             self._lock.release()
+
+    def release(self) -> Child | None:
+        """Leave the GPU to others; return the worker, its memory freed, or None if it has broken.
+
+        Nothing is measured afterwards. The caller closes the worker.
+        """
+        child, healthy = self._child, False
+        if child is not None and not self._closed:
+            healthy = isinstance(child.ask(Release(), self._timeout_s), Released)
+        if healthy:
+            self._child = None
+        self.close()
+        return child if healthy else None
 
     def kill(self) -> None:
         """Kill the worker from another thread for good; the call in progress then fails."""

@@ -10,13 +10,17 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from measure.comparison import Comparison
 from measure.measurement import Measurement
 from search_space.program import Program
 from search_space.target import Target
 from search_space.workload import Workload
+
+if TYPE_CHECKING:
+    # The crew starts devices, and devices import this module.
+    from measure.crew import Crew
 
 #: A build may take this long until others have shown what builds take here.
 BUILD_TIMEOUT_S = 60.0
@@ -160,6 +164,7 @@ def open_service(
     seed: int = 0,
     wait_s: float | None = None,
     on_wait: Callable[[str], None] | None = None,
+    crew: Crew | None = None,
 ) -> Service:
     """Open what measures programs of ``workload``.
 
@@ -167,6 +172,8 @@ def open_service(
     takes the microseconds from ``predict`` and runs nothing. ``timeout_s`` bounds each run,
     ``build_timeout_s`` each build. Where another process measures on the GPU, ``on_wait`` is told
     every few seconds for up to ``wait_s``; by default a log message, and ``gpu_lock.WAIT_S``.
+    ``crew`` lends processes, so that one workload after another does not start its own; then it is
+    the crew that bounds ``workers``.
     Raises NoDevice, GpuBusy and BadReference among them.
     """
     # Devices import this module, so they are imported where one is wanted.
@@ -175,7 +182,7 @@ def open_service(
 
         if predict is None:
             raise NoDevice("device model: it takes its times from a prediction, and none is given")
-        return ModelDevice(target, predict, workers=workers, timeout_s=build_timeout_s)
+        return ModelDevice(target, predict, workers=workers, timeout_s=build_timeout_s, crew=crew)
     if device == "cuda" or device.startswith("cuda:"):
         from measure.cuda_device import CudaDevice
 
@@ -188,5 +195,6 @@ def open_service(
             build_timeout_s=build_timeout_s,
             seed=seed,
             patience=Patience(wait_s, on_wait),
+            crew=crew,
         )
     raise NoDevice(f"device {device!r} is not known; known: cuda, cuda:N, model")

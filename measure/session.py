@@ -54,10 +54,11 @@ class DoesNotCompile(Exception):
 class Session:
     """A device, a workload and its data: what every request after Open works with.
 
-    Raises NoGpu, and second_opinion.Disagreement.
+    ``ours`` are the ids by which the driver knows this process, where an earlier session of it
+    has found them out. Raises NoGpu, and second_opinion.Disagreement.
     """
 
-    def __init__(self, request: Open) -> None:
+    def __init__(self, request: Open, ours: frozenset[int] = frozenset()) -> None:
         begun = time.monotonic()
         self.workload = request.workload
         self.target = request.target
@@ -66,6 +67,7 @@ class Session:
         torch.set_float32_matmul_precision("highest")
         watch = GpuWatch(uuid_of(self.device)) if self.device.type == "cuda" else None
         others = watch.processes() if watch else frozenset[int]()
+        self.ours = ours
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         self.output = GuardedOutput(self.workload.output, self.device)
@@ -96,10 +98,12 @@ class Session:
         if watch is None or self._timer is None:
             return Guard(None)
         here = self.target is not None and _is_device(self.target.device_names, self.device)
+        # Of a process that has worked on the device before, nothing new is seen there.
+        self.ours = self.ours or own_ids(watch.processes(), others)
         return Guard(
             watch,
             Anchor(self._timer).reading_us,
-            ours=own_ids(watch.processes(), others),
+            ours=self.ours,
             expected_us=expected_us(self.target) if here and self.target else None,
         )
 

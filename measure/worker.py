@@ -6,6 +6,7 @@ parent starts another worker.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,8 @@ from measure.job import (
     Measure,
     Open,
     Opened,
+    Release,
+    Released,
     Verify,
 )
 from measure.measurement import Cause, Failed, Failure
@@ -34,20 +37,26 @@ class Worker:
     """Answers Identify with Identity and Open with Opened or Disagreed.
 
     Then Verify with Evidence, Measure with Timed and Compare with Rounds. Any may be answered with
-    Failed, or with Broken.
+    Failed, or with Broken. Release is answered with Released, and another Open may follow.
     """
 
     def __init__(self) -> None:
         self._session: Session | None = None
+        #: The ids by which the driver knows this process, once a session has found them out.
+        self._ours = frozenset[int]()
 
     def handle(
-        self, request: Identify | Open | Verify | Measure | Compare, note: Callable[[str], None]
+        self,
+        request: Identify | Open | Release | Verify | Measure | Compare,
+        note: Callable[[str], None],
     ) -> Any:
         """Answer one request."""
         if isinstance(request, Identify):
             return _identity(request)
         if isinstance(request, Open):
             return self._opened(request)
+        if isinstance(request, Release):
+            return self._release()
         if self._session is None:
             raise RuntimeError("the first request of a worker is Open")
         if isinstance(request, Compare):
@@ -58,10 +67,16 @@ class Worker:
             return _attempt(session, lambda: session.check(request.program))
         return _attempt(session, lambda: session.measure(request.program, request.abort_above_us))
 
-    def _opened(self, request: Open) -> Opened | Disagreed | Failed:
+    def _release(self) -> Released:
         self._session = None
+        gc.collect()
+        torch.cuda.empty_cache()
+        return Released()
+
+    def _opened(self, request: Open) -> Opened | Disagreed | Failed:
+        self._release()
         try:
-            self._session = Session(request)
+            self._session = Session(request, self._ours)
         except Disagreement as error:
             return Disagreed(str(error))
         except NoGpu as missing:
@@ -69,6 +84,7 @@ class Worker:
         except torch.OutOfMemoryError as error:
             failed = failure_of(error)
             return replace(failed, detail=f"{failed.detail} for the data of the workload")
+        self._ours = self._session.ours
         return self._session.opened()
 
 

@@ -56,6 +56,8 @@ def open_bench(
     predictor = Predictor(lambda workload: serve(log, here, workload), target)
     index = "cuda:0" if device == "cuda" else device
     with GpuReferee(index) as referee:
+        if gpu:
+            referee.start()
         yield Bench(
             suite=suite,
             target=target,
@@ -66,22 +68,12 @@ def open_bench(
             versions=versions(),
             date=date,
             command=command,
-            tune=_alone(tune, referee) if tune else None,
+            tune=tune,
             tuned_before=lambda workload: tuned_before(log, workload),
             predicted=gpu is None,
             rounds=rounds,
             seed=seed,
         )
-
-
-def _alone(tune: Callable[[Entry], Tuning], referee: GpuReferee) -> Callable[[Entry], Tuning]:
-    """Tune with the GPU to itself: the comparison's child and the memory it holds go first."""
-
-    def tune_alone(task: Entry) -> Tuning:
-        referee.close()
-        return tune(task)
-
-    return tune_alone
 
 
 def name_of_device(device: str) -> str | None:

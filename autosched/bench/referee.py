@@ -21,7 +21,8 @@ TIMEOUT_S = 600.0
 class GpuReferee:
     """Compares on one GPU. A context manager; the child starts with the first comparison.
 
-    An entrant that kills the child or never ends is taken out, and the others start again.
+    Between comparisons the child holds no data, and leaves the GPU to others. An entrant that kills
+    the child or never ends is taken out, and the others start again.
     """
 
     def __init__(
@@ -34,6 +35,11 @@ class GpuReferee:
         self._timeout_s = timeout_s
         self._module = module
         self._child: Child | None = None
+
+    def start(self) -> None:
+        """Start the child now, so that it loads what it needs while others work."""
+        if self._child is None:
+            self._child = Child(self._module)
 
     def __call__(self, contest: Contest) -> Outcome:
         """Hold one comparison."""
@@ -55,8 +61,8 @@ class GpuReferee:
         return Outcome(failures=lost)
 
     def _ask(self, request: Mapping[str, Any]) -> Any:
-        if self._child is None:
-            self._child = Child(self._module)
+        self.start()
+        assert self._child is not None  # noqa: S101  just started
         return self._child.ask(request, self._timeout_s)
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ queued at once nobody's, unless the comparison is ``careful`` and waits after ea
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +47,15 @@ class Unavailable(Exception):
 
 
 def handle(request: Mapping[str, Any], note: Note) -> dict[str, Any]:
-    """Hold one comparison; see the module for request and reply."""
+    """Hold one comparison; see the module for request and reply. Leaves no data on the device."""
+    reply = _held(request, note)
+    gc.collect()
+    if "broken" not in reply:
+        torch.cuda.empty_cache()
+    return reply
+
+
+def _held(request: Mapping[str, Any], note: Note) -> dict[str, Any]:
     match = Match(request, note)
     try:
         return match.play()

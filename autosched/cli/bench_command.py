@@ -22,6 +22,7 @@ from autosched.cli.output import Output, with_output
 from autosched.cli.tune_command import Flags, tune_one
 from autosched.spec import Task, load
 from autosched.tune.options import EFFORTS
+from measure.crew import Crew
 from measure.log import LogWriter
 
 SUFFIXES = (".yaml", ".yml")
@@ -91,19 +92,21 @@ def command(
     output.say(machine.reason)
     log = log or (Path("tuned.jsonl") if tune else None)
     flags = Flags(effort=effort, trials=trials, seed=seed)
-    tuning = _tuning(output, machine, flags, log) if tune and log else None
-    with open_bench(
-        Path(suite).stem if suite.endswith(SUFFIXES) else "inline",
-        target=machine.target,
-        device=machine.device,
-        log=log,
-        against=against,
-        tune=tuning,
-        date=datetime.now(UTC).date().isoformat(),
-        command=shlex.join(["autosched", *sys.argv[1:]]),
-        rounds=rounds,
-        seed=seed or 0,
-    ) as bench:
+    with (
+        Crew() as crew,
+        open_bench(
+            Path(suite).stem if suite.endswith(SUFFIXES) else "inline",
+            target=machine.target,
+            device=machine.device,
+            log=log,
+            against=against,
+            tune=_tuning(output, machine, flags, log, crew) if tune and log else None,
+            date=datetime.now(UTC).date().isoformat(),
+            command=shlex.join(["autosched", *sys.argv[1:]]),
+            rounds=rounds,
+            seed=seed or 0,
+        ) as bench,
+    ):
         rows = _run(output, bench, tasks, only, out)
     if not output.json:
         output.table(_columns(against), [_cells(row, against) for row in rows])
@@ -116,12 +119,14 @@ def _check(what: str, names: Iterable[str], known: Sequence[str]) -> None:
             raise assemble.unknown(what, name, known)
 
 
-def _tuning(output: Output, machine: Machine, flags: Flags, log: Path) -> Callable[[Entry], Tuning]:
+def _tuning(
+    output: Output, machine: Machine, flags: Flags, log: Path, crew: Crew
+) -> Callable[[Entry], Tuning]:
     def tune(entry: Entry) -> Tuning:
         assert isinstance(entry, Task)  # noqa: S101 (suites are loaded as tasks)
         wishes: Wishes = flags.wishes(entry.options)
         with LogWriter(log) as writer:
-            result = tune_one(output, entry, machine, wishes, writer)
+            result = tune_one(output, entry, machine, wishes, writer, crew=crew)
         if result.interrupted:
             raise KeyboardInterrupt
         return Tuning(len(result.trials), result.elapsed_s, result.trials_per_s)

@@ -21,6 +21,7 @@ from autosched.spec import Task, load
 from autosched.tune.options import EFFORTS
 from autosched.tune.recorded import RecordedRun
 from autosched.tune.result import TuningResult
+from measure.crew import Crew
 from measure.log import LogWriter
 from measure.measurement import Failed
 
@@ -152,11 +153,11 @@ def command(
     if len(tasks) > 1:
         _refuse_first(tasks, machine, wishes, runs)
     failed = False
-    with LogWriter(log) as writer:
+    with LogWriter(log) as writer, Crew() as crew:
         for task, wish, run in zip(tasks, wishes, runs, strict=True):
             if run is not None:
                 say_found(output, log, run, wish.options.trials)
-            result = tune_one(output, task, machine, wish, writer, run)
+            result = tune_one(output, task, machine, wish, writer, run, crew)
             show(output, task, machine, result, log)
             if result.interrupted:
                 output.say(f"interrupted: the best so far is kept in {log}")
@@ -188,10 +189,11 @@ def tune_one(
     wishes: Wishes,
     writer: LogWriter,
     resume: RecordedRun | None = None,
+    crew: Crew | None = None,
 ) -> TuningResult:
     """Search for one workload, or go on with the run ``resume``, with its screen."""
     with (
-        assemble.open_tuner(task, machine, wishes, resume) as tuner,
+        assemble.open_tuner(task, machine, wishes, resume, crew) as tuner,
         screen(output, tuner.library_us()) as listener,
     ):
         return tuner.run(writer, listener)
