@@ -315,6 +315,9 @@ FEATURES: tuple[Feature, ...] = (
     Feature("packs", "operands", "operands packed first", lambda v: v.case.structure.packs),
     _flag("dot", "blocks are multiplied on the tensor cores", lambda c: c.structure.dot),
     _flag("swap", "the dot is computed transposed", lambda c: c.structure.swap),
+    _flag(
+        "through_registers", "an operand passes through registers", lambda c: c.structure.registers
+    ),
     _flag("a_k_major", "a is contiguous along k", lambda c: c.structure.a_k_major),
     _flag("b_k_major", "b is contiguous along k", lambda c: c.structure.b_k_major),
     Feature("a_bytes", "bytes", "element of a", lambda v: v.case.a_bytes),

@@ -50,6 +50,9 @@ TURN_CLOCKS = {"pointer": 110.0, "descriptor": 60.0}
 ISSUE_CLOCKS = 20.0
 #: Clocks that two buffers under wgmma add: the next dot cannot be queued behind the running one.
 DRAINED_CLOCKS = 300.0
+#: Clocks from the end of a turn's dots to those of the next where an operand passes through
+#: registers, beside reading it: the dots drain, a barrier, the latency of shared memory.
+FILLING_CLOCKS = 150.0
 #: Time of dots by pointers over the same by descriptors: copies take issue slots and registers.
 POINTER_SLOWDOWN = 1.08
 #: Cost of each kernel after the first in a captured graph, as a share of ``launch_us``.

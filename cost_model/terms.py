@@ -15,6 +15,7 @@ import numpy as np
 from cost_model import machine as rates
 from cost_model.machine import Machine, machine
 from cost_model.traffic import (
+    TRANSPOSED_READS,
     Column,
     block_bytes,
     contiguous_bytes,
@@ -27,7 +28,7 @@ from cost_model.traffic import (
     shared_block_bytes,
     split_bytes,
 )
-from search_space.limits import Case, ceil_div
+from search_space.limits import Case, ceil_div, first_operand_bytes
 
 #: How sharply the larger of two overlapping times hides the smaller: the norm that joins them.
 OVERLAP = 8.0
@@ -82,7 +83,7 @@ def times(case: Case, rows: int) -> Times:
     start = rates.START_US[case.structure.load] + _latency_us(case, unit) + _load_us(case, unit)
     store = _store_us(case, unit)
     compute = queued(case) * case.iterations * (busy + EXPOSED * (turn - busy))
-    occupied = compute + queued(case) * (STARTED_US + store)
+    occupied = compute + queued(case) * _between_us(case, store)
     alone = _multiprocessor_us(case, turn, start, store)
     traffic = 1e6 * l2_bytes(case) / unit.l2_bytes_per_s
     memory = _hbm_us(case, unit)
@@ -91,6 +92,12 @@ def times(case: Case, rows: int) -> Times:
     total = _either(np.maximum(alone, occupied), shared) + join + launch
     terms = (compute, np.maximum(alone, occupied), traffic, memory, join, launch, total)
     return Times(*(np.broadcast_to(np.asarray(term, float), (rows,)) for term in terms))
+
+
+def _between_us(case: Case, store: Any) -> Any:
+    """Time that a block occupies its multiprocessor beside its dots: its program's start and its
+    store, of which a persistent program has neither the one nor the whole of the other."""
+    return PERSISTENT_STORE * store if case.structure.persistent else STARTED_US + store
 
 
 def _either(a: Any, b: Any) -> Any:
@@ -119,10 +126,19 @@ def _turn_us(case: Case, unit: Machine) -> tuple[Any, Any]:
     overlapped = np.maximum(case.warps / 4, 1)
     drained = rates.DRAINED_CLOCKS * (case.wgmma & (case.stages == 2))
     beside = (rates.TURN_CLOCKS[s.load] + drained) / overlapped * clock_us
+    if s.registers:
+        beside = beside + _filling_clocks(case) * clock_us
     latency = _latency_us(case, unit)
     waiting = np.maximum(np.maximum(busy, load), latency / np.maximum(_ahead(case), 1))
     turn = np.where(_ahead(case) < 1, busy + load + latency, waiting) + beside
     return np.maximum(busy, load), turn
+
+
+def _filling_clocks(case: Case) -> Any:
+    """Clocks of a turn in which the program's first operand is read into registers: its dots
+    have ended before, so that nothing but another program hides them."""
+    read = TRANSPOSED_READS * first_operand_bytes(case)
+    return read / rates.SHARED_BYTES_PER_CLOCK + rates.FILLING_CLOCKS
 
 
 def _dot_rate(case: Case) -> Any:
@@ -131,7 +147,7 @@ def _dot_rate(case: Case) -> Any:
     if s.arithmetic == "float32" or s.arithmetic not in case.target.operations_per_s:
         held = case.tile_m * case.tile_n / (32 * case.warps)
         return rates.PLAIN_DOT_RATE * held / (held + rates.PLAIN_DOT_HALF)
-    narrow = case.a_bytes != 2
+    narrow = case.a_bytes != 2 and not s.registers
     crossed = narrow and not (s.a_k_major and s.b_k_major)
     rate = rates.THROUGH_REGISTERS_RATE if crossed else 1.0
     if "wgmma" not in case.target.features:
@@ -159,11 +175,14 @@ def _narrow(row_bytes: int) -> float:
 
 
 def _ahead(case: Case) -> Any:
-    """Count the loads in flight beside the turn that computes; none if copies are synchronous."""
+    """Count the loads in flight beside the turn that computes; none if copies are synchronous.
+
+    An operand that passes through registers has one buffer less to arrive in.
+    """
     s = case.structure
     if s.load == "pointer" and min(s.a_row_bytes, s.b_row_bytes) < 4:
         return np.minimum(case.stages - 1, 0.5)
-    return case.stages - 1
+    return np.maximum(case.stages - 1 - 0.5 * s.registers, 0)
 
 
 def _latency_us(case: Case, unit: Machine) -> Any:

@@ -16,6 +16,13 @@ from search_space.limits import WGMMA_ROWS, Case, ceil_div, programs_per_multipr
 
 #: Share of its time for which a program without a dot has its loads in flight.
 UNSTAGED_TURNS = 0.9
+#: What a byte brought into shared memory takes of its rate over a byte read by the dots.
+#: Measured on an H200: 128 x 128 blocks of float16, two programs to a multiprocessor, multiply as
+#: fast as 128 x 256 (65536 x 1024 x 1024: 200.4 us against 200.1), so they cannot be bound by it.
+WRITTEN = 0.6
+#: Turns of shared memory to read a 32-bit operand across its rows into registers: two lanes of
+#: a warp meet in each bank (read off the swizzle that Triton 3.6 gives a descriptor's block).
+TRANSPOSED_READS = 2
 
 Column = NDArray[np.float64]
 
@@ -47,10 +54,12 @@ def l2_bytes(case: Case) -> Column:
 
 
 def shared_block_bytes(case: Case) -> Column:
-    """Bytes through shared memory in one turn of the K loop: written once, read by the dots.
+    """Bytes through shared memory in one turn of the K loop, as reads: what is written once, and
+    what the dots read.
 
     Four warps issue one wgmma for 64 rows, which reads those rows of the first operand and its
-    columns of the second. For mma.sync both are read into the registers of a grid of warps.
+    columns of the second. For mma.sync both are read into the registers of a grid of warps. A
+    first operand that passes through registers is read once, against its rows.
     """
     s = case.structure
     a_block = 1.0 * case.tile_k * case.tile_m * case.a_bytes
@@ -62,7 +71,9 @@ def shared_block_bytes(case: Case) -> Column:
     warps_down = np.minimum(warps_down, case.warps)
     reads_first = np.where(case.wgmma, np.maximum(groups // slabs, 1), case.warps / warps_down)
     reads_second = np.where(case.wgmma, slabs, warps_down)
-    return np.asarray((1 + reads_first) * first + (1 + reads_second) * second)
+    reads_first = np.where(s.registers, TRANSPOSED_READS, reads_first)
+    written = WRITTEN * (first + second)
+    return np.asarray(written + reads_first * first + reads_second * second)
 
 
 def hbm_bytes(case: Case, l2_kept_bytes: float) -> Column:

@@ -191,6 +191,10 @@ def check_product(nest: Nest, step: Tensorize) -> None:
             refuse(step, f"the block of {operand.tensor!r} wants one spatial group, wider than 1")
     if (sides[0] & sides[1]) - set(reduced):
         refuse(step, "both operands run along the same spatial group")
+    for operand in operands if step.registers else ():
+        dtype = nest.tensor[operand.tensor].dtype
+        if dtype not in ("float16", "bfloat16", "float32"):
+            refuse(step, f"{dtype} operands do not pass through registers")
     if nest.group_extent(reduced[0]) < 16:
         refuse(step, f"the reduced group has extent {nest.group_extent(reduced[0])}, not 16")
 

@@ -209,7 +209,7 @@ def _tensorize(nest: Nest, step: Tensorize) -> tuple[Nest, ...]:
     access.check_product(nest, step)
     if nest.late:
         refuse(step, "its reduction is late, which the tensor cores do not do")
-    return (replace(nest, tensorized=True, swap=step.swap),)
+    return (replace(nest, tensorized=True, swap=step.swap, registers=step.registers),)
 
 
 def _reduce_late(nest: Nest, step: ReduceLate) -> tuple[Nest, ...]:

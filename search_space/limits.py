@@ -177,7 +177,8 @@ def shared_bytes(case: Case) -> Number:
     reads a buffer while the next is consumed, so it needs one more than mma.sync. The block is
     stored through shared memory in ``parts`` slices, together with the slices of what a
     descriptor brings in for the epilogue: beside the ring if a persistent kernel
-    keeps loading meanwhile, else in its place. Each load in flight has a 16-byte barrier. Within
+    keeps loading meanwhile, else in its place. Each load in flight has a 16-byte barrier. A first
+    operand that passes through registers has left its buffer before wgmma begins. Within
     2 KiB of what Triton 3.6 takes for sm_90 on nine in ten random candidates, seldom below it.
     """
     if not case.structure.dot:
@@ -185,10 +186,16 @@ def shared_bytes(case: Case) -> Number:
     ring = (
         ring_buffers(case) * case.tile_k * (case.tile_m * case.a_bytes + case.tile_n * case.b_bytes)
     )
+    ring = ring - case.structure.registers * (case.stages > 1) * first_operand_bytes(case)
     block = ceil_div(case.tile_m * case.tile_n * case.stored_bytes, case.parts)
     store = block * (1 + case.structure.block_inputs)
     both = ring + store if case.structure.persistent else larger(ring, store)
     return both + 16 * case.stages
+
+
+def first_operand_bytes(case: Case) -> Number:
+    """Return the bytes of the block that is the first operand of the dot."""
+    return case.rows * case.tile_k * (case.b_bytes if case.structure.swap else case.a_bytes)
 
 
 def ring_buffers(case: Case) -> Number:
@@ -197,12 +204,14 @@ def ring_buffers(case: Case) -> Number:
 
 
 def registers_estimate(case: Case) -> Number:
-    """Estimate the registers of one thread: its accumulators and a constant by kind of load."""
+    """Estimate the registers of one thread: its accumulators, its share of a first operand that
+    passes through registers, and a constant by kind of load."""
     words = size_bytes(case.structure.accumulator_dtype) // 4
     if not case.structure.dot:
         return _row_registers(case, words)
     accumulators = ceil_div(case.tile_m * case.tile_n * words, 32 * case.warps)
-    return accumulators + REGISTERS_BESIDE[case.structure.load]
+    operand = ceil_div(first_operand_bytes(case), 4 * 32 * case.warps) * case.structure.registers
+    return accumulators + operand + REGISTERS_BESIDE[case.structure.load]
 
 
 def _row_registers(case: Case, words: int) -> Number:
@@ -361,6 +370,13 @@ RULES: tuple[Rule, ...] = (
         lambda c: (
             f"warps={c.warps} must be a multiple of 4, which issue wgmma together: "
             f"the dot has {c.rows} rows"
+        ),
+    ),
+    Rule(
+        lambda c: c.structure.registers & ~(c.wgmma > 0),
+        lambda c: (
+            f"an operand passes through registers for wgmma alone: {c.rows} rows and "
+            f"{c.warps} warps make none"
         ),
     ),
     Rule(

@@ -53,6 +53,8 @@ class Nest:
     swap: bool = False
     #: Sums are kept for every point of the block until the serial loops are over.
     late: bool = False
+    #: The first operand of the product is read from registers, not from shared memory.
+    registers: bool = False
     #: Which turn the nest has among those of a schedule: packing is at -1, joining at 1.
     turn: int = 0
     #: The tensors that were packed, by the name of their packed copies.

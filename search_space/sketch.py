@@ -68,6 +68,8 @@ class Structure:
     epilogue_calls: int
     #: Whether the product is computed transposed, with ``b`` as the first operand.
     swap: bool = False
+    #: Whether the dot reads its first operand from registers, so that it may lie either way.
+    registers: bool = False
     #: Inputs of the epilogue that are brought on chip block by block, as large as the output's.
     block_inputs: int = 0
     #: Operands that are copied into another layout first on every run, and the bytes read and

@@ -154,10 +154,13 @@ class CacheWrite:
 class Tensorize:
     """Compute the reduction of a product of two tiles on the tensor cores.
 
-    ``swap`` makes the second tile the first operand, computing the transposed tile.
+    ``swap`` makes the second tile the first operand, computing the transposed tile. With
+    ``registers`` the first operand passes through registers on its way from shared memory, so
+    that it may lie either way where the tensor cores read shared memory in one way alone.
     """
 
     swap: bool = False
+    registers: bool = False
     nest: int = 0
 
 

@@ -23,6 +23,11 @@ from search_space.index import axes_of
 from search_space.nest import Nest
 from search_space.workload import Stage
 
+#: Sums carried around a loop as bits: a use of each turn's result, without an instruction. The
+#: compiler then waits for a turn's products before it loads the registers of their first operand
+#: again, which ptxas before 13.3 may do too early (triton-lang/triton#9433, #11781).
+_BITS, _FLOATS = ".to(tl.int32, bitcast=True)", ".to(tl.float32, bitcast=True)"
+
 
 def write_reduction(scope: Scope, stage: Stage) -> None:
     """Write one reducing statement; its block is then held in ``scope.blocks``."""
@@ -46,11 +51,21 @@ def _write_dot(scope: Scope, stage: Stage, operands: tuple[Read, Read]) -> None:
         prepare(scope, nest, second, (reduced, space[1])),
     ]
     scope.lines.add(f"{stage.output} = {_identity(nest, stage, space)}")
-    with serial_loops(scope, _loops_of(nest, stage)):
+    loops = _loops_of(nest, stage)
+    settled = nest.registers and bool(loops)
+    if settled:
+        scope.lines.add(f"{stage.output} = {stage.output}{_BITS}")
+    with serial_loops(scope, loops):
         tiles = [_loaded(scope, source) for source in sources]
+        if nest.registers:
+            # Arithmetic that no compiler may drop: its result is an operand held in registers.
+            tiles[0] = f"{tiles[0]} + 0.0"
         mode = _dot_mode(nest, nest.tensor[first.tensor].dtype)
-        call = f"tl.dot({tiles[0]}, {tiles[1]}, {stage.output}{mode})"
-        scope.lines.add(f"{stage.output} = {call}")
+        summed = f"{stage.output}{_FLOATS}" if settled else stage.output
+        call = f"tl.dot({tiles[0]}, {tiles[1]}, {summed}{mode})"
+        scope.lines.add(f"{stage.output} = {call}{_BITS if settled else ''}")
+    if settled:
+        scope.lines.add(f"{stage.output} = {stage.output}{_FLOATS}")
 
 
 def _dot_mode(nest: Nest, dtype: str) -> str:

@@ -26,6 +26,7 @@ class Variant:
     persistent: bool = False
     split: Share | None = None
     swap: bool = False
+    registers: bool = False
     pack_a: bool = False
     pack_b: bool = False
     #: Of the operands that want packing, only the constant one is packed.
@@ -46,6 +47,7 @@ class Variant:
         if self.pack_a or self.pack_b:
             words += ["prepared" if self.prepared else "packed"]
         words += ["swapped"] if self.swap else []
+        words += ["registers"] if self.registers else []
         words += ["persistent"] if self.persistent else []
         words += ["split", self.split] if self.split else []
         return ".".join(words)
@@ -84,6 +86,7 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         epilogue_bytes=sum(t.size_bytes for t in workload.inputs if t.name in extra),
         epilogue_calls=len(list(calls)),
         swap=variant.swap,
+        registers=variant.registers,
         block_inputs=len(list(block_inputs(blocks))) if variant.store == "descriptor" else 0,
         packs=len(timed),
         packed_bytes=2 * sum(tensor.size_bytes for tensor in timed),

@@ -59,6 +59,49 @@ def test_every_sketch_keeps_its_promises_on_sm_90(case: str, pool, schedules, h2
             assert {"wgmma", "mma"} & set(program.kernels[0].promises), sketch.name
 
 
+def test_operands_in_registers_are_not_loaded_before_the_products_of_a_turn_end(
+    pool, schedules, h200
+) -> None:
+    workload = operators.matmul(256, 512, 1024, dtype="float32", precision="tf32")
+    for sketch, schedule in schedules.typical(workload, h200, tile_m=128):
+        if not sketch.structure.registers:
+            continue
+        program = render(workload, schedule, h200)
+        texts = pool.text(program, h200.triton_target)["kernel"]
+        waits = re.findall(r"wgmma.wait_group.sync.aligned (\d+)", texts["ptx"])
+        assert waits
+        assert set(waits) == {"0"}, sketch.name
+        loop = texts["ptx"].split("wgmma.commit_group")[0]
+        assert "ld.shared.b32" in loop, sketch.name
+        assert "st.shared" not in loop, f"{sketch.name} copies through shared memory"
+        if "sass" in texts:
+            assert overwritten_in_flight(texts["sass"]) == [], sketch.name
+
+
+def overwritten_in_flight(sass: str) -> list[str]:
+    """The instructions that write a first operand's register before its product has ended."""
+    held: set[int] = set()
+    found = []
+    for line in sass.splitlines():
+        if "DEPBAR.LE gsb0, 0x0" in line:
+            held.clear()
+        if product := re.search(r"HGMMA\S* R\d+, R(\d+), gdesc", line):
+            held |= set(range(int(product[1]), int(product[1]) + 4))
+        elif (write := re.search(r"\t(?:@\S+ )?(?!ST|RED)[A-Z][\w.]* R(\d+),", line)) and (
+            int(write[1]) in held
+        ):
+            found.append(line)
+    return found
+
+
+def test_the_check_of_registers_in_flight_finds_one() -> None:
+    dot = "c\tHGMMA.64x128x8.F32.TF32 R24, R152, gdesc[UR12], R24, gsb0;\n"
+    load = "c\tLDS R154, [R9+UR7];\n"
+    wait = "c\tWARPGROUP.DEPBAR.LE gsb0, 0x0;\n"
+    assert overwritten_in_flight(dot + load + wait) == [load.rstrip()]
+    assert overwritten_in_flight(dot + wait + load) == []
+
+
 def test_pointer_loads_are_16_byte_copies(pool, schedules, h200) -> None:
     workload = WORKLOADS["square"]
     sketch, schedule = next(iter(schedules.typical(workload, h200)))

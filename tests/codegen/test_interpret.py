@@ -108,6 +108,28 @@ def test_operands_packed_first(workload: Workload, schedules, h200) -> None:
         assert_right(workload, schedule, h200)
 
 
+@pytest.mark.parametrize(
+    "workload",
+    [
+        operators.matmul(140, 72, 100, dtype="float32", precision="tf32", epilogue=("bias",)),
+        operators.matmul(
+            72, 140, 100, dtype="float32", precision="tf32", trans_a=True, trans_b=True
+        ),
+        operators.batch_matmul(3, 72, 136, 48, dtype="float32", precision="tf32"),
+    ],
+    ids=lambda workload: workload.label,
+)
+def test_operands_through_registers(workload: Workload, schedules, h200) -> None:
+    found = [
+        schedule
+        for sketch, schedule in schedules.random_legal(workload, h200, random.Random(5))
+        if sketch.structure.registers
+    ]
+    assert len(found) == 2
+    for schedule in found:
+        assert_right(workload, schedule, h200)
+
+
 @pytest.mark.parametrize("trans_b", [False, True])
 def test_batches(trans_b: bool, schedules, h200) -> None:
     workload = operators.batch_matmul(

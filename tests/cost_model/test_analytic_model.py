@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autosched.te.operators import matmul
+from autosched.te.operators import batch_matmul, matmul
 from cost_model import terms
 from cost_model.analytic_model import AnalyticModel, predict_us
 from cost_model.machine import roofline_us
@@ -73,7 +73,7 @@ def test_a_square_of_1024_wants_one_wave_of_64_by_128() -> None:
     best = best_by_sketch(workload)
     time_us, choices = best["contraction.descriptor"]
     assert [choices[n] for n in TILE[:2]] == [64, 128]
-    assert time_us == pytest.approx(10.6, rel=0.15)
+    assert time_us == pytest.approx(10.6, rel=0.2)
     known = {"tile_m": 64, "tile_n": 128, "tile_k": 64, "stages": 4, "warps": 4}
     assert predicted(workload, "contraction.descriptor", **known) < 1.03 * time_us
     assert next(iter(best.values()))[0] > 0.95 * time_us
@@ -122,6 +122,14 @@ def test_rows_that_allow_no_asynchronous_copies_cost_dearly() -> None:
         for found in (best_by_sketch(matmul(n, n, n, dtype="float16")) for n in (4095, 4096))
     )
     assert odd > 3 * even  # measured: 891 us by the library against 187
+
+
+def test_a_tf32_operand_across_k_passes_through_registers() -> None:
+    best = best_by_sketch(batch_matmul(128, 512, 2048, 1024, dtype="float32", precision="tf32"))
+    name, (time_us, choices) = next(iter(best.items()))
+    assert name == "contraction.descriptor.swapped.registers"
+    assert [choices[n] for n in TILE] == [256, 64, 32]  # measured: 931 us, packed 1393 us
+    assert time_us == pytest.approx(931, rel=0.2)
 
 
 def test_packing_pays_where_it_is_a_small_part_of_the_work() -> None:

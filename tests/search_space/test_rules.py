@@ -67,6 +67,35 @@ def test_narrow_operands_are_packed_with_k_contiguous(name: str) -> None:
     assert all(sketch.structure.b_k_major for sketch in packed)
 
 
+@pytest.mark.parametrize(
+    ("trans_a", "trans_b", "swap"), [(False, False, True), (True, True, False)]
+)
+def test_a_tf32_operand_that_lies_across_k_may_pass_through_registers(
+    trans_a: bool, trans_b: bool, swap: bool
+) -> None:
+    workload = operators.matmul(
+        256, 512, 256, dtype="float32", precision="tf32", trans_a=trans_a, trans_b=trans_b
+    )
+    found = [sketch for sketch in sketches(workload, H200) if sketch.structure.registers]
+    assert len(found) == 2
+    assert {(s.structure.swap, s.structure.packs) for s in found} == {(swap, 0)}
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        operators.matmul(256, 512, 256, dtype="float32", precision="tf32", trans_b=True),
+        operators.matmul(256, 510, 256, dtype="float32", precision="tf32"),
+        operators.matmul(256, 512, 256, dtype="float32", precision="ieee"),
+        operators.matmul(256, 512, 256, dtype="float16"),
+        operators.matmul(256, 512, 256, dtype="int8"),
+    ],
+    ids=["along k", "narrow rows", "ieee", "float16", "int8"],
+)
+def test_no_other_operand_passes_through_registers(workload: Workload) -> None:
+    assert not any(sketch.structure.registers for sketch in sketches(workload, H200))
+
+
 def test_long_reductions_over_few_blocks_are_shared() -> None:
     found = names(operators.matmul(32, 32, 32768, dtype="bfloat16"))
     assert {
