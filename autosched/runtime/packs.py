@@ -121,9 +121,9 @@ class Packs:
             self._packs.pop(key, None)
 
     def _version(self, tensor: torch.Tensor) -> int | None:
-        if self._is_frozen(tensor):
-            return 0
-        return None if tensor.is_inference() else tensor._version
+        if not tensor.is_inference():
+            return tensor._version
+        return 0 if self._is_frozen(tensor) else None
 
     def _is_frozen(self, tensor: torch.Tensor) -> bool:
         storage = tensor.untyped_storage()

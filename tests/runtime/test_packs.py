@@ -134,6 +134,16 @@ def test_inference_tensors_are_packed_on_every_call_unless_frozen(copier: Copier
     assert (len(copier.packs), len(copier.packs._frozen)) == (0, 0)
 
 
+def test_freezing_hides_no_change_that_torch_counts(copier: Copier) -> None:
+    weight = torch.zeros(4)
+    copier.of(weight)
+    weight.fill_(1.0)
+    copier.packs.freeze(weight)
+    assert copier.of(weight).equal(weight)
+    weight.fill_(2.0)
+    assert copier.of(weight).equal(weight)
+
+
 def test_threads_share_one_pack(copier: Copier) -> None:
     weight, found = torch.randn(8), list[torch.Tensor]()
     start = threading.Barrier(4)
