@@ -119,7 +119,7 @@ class Match:
     def _entrant(self, name: str, program: Any) -> Bind:
         if program is not None:
             launcher = Launcher(program, self.device)
-            return lambda inputs, output: launcher.prepare(inputs, output).run
+            return partial(_prepared, launcher)
         if name == "inductor":
             function = compiled(self._workload)
             return lambda inputs, _: partial(function, *inputs)
@@ -226,3 +226,10 @@ class Match:
             if not healthy(self.device):
                 raise
             self._found["failures"][name] = failure_of(error).detail
+
+
+def _prepared(launcher: Launcher, inputs: Sequence[torch.Tensor], output: torch.Tensor) -> Piece:
+    """Bind a program, make its preparations of these inputs, and return all else of it."""
+    call = launcher.prepare(inputs, output)
+    call.prepare()
+    return call.repeat
