@@ -35,7 +35,8 @@ class Outcome:
     """Medians by entrant, paired ratios (its time over the yardstick's), errors and host cost.
 
     ``failures`` says why an entrant has no time. ``setup_s`` is what an entrant took before its
-    first run (compiling; for inductor its own tuning).
+    first run (compiling; for inductor its own tuning). ``verified_seeds`` counts,
+    by program, the fresh seeds on which it was right beside those of the rounds.
     """
 
     times_us: Mapping[str, Interval] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Outcome:
     host_us: Mapping[str, float] = field(default_factory=dict)
     setup_s: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
+    verified_seeds: Mapping[str, int] = field(default_factory=dict)
 
 
 Referee = Callable[[Contest], Outcome]

@@ -14,6 +14,8 @@ from measure.timing import median_interval
 
 #: How many sets of fresh random data the rounds of a comparison are spread over.
 DATA_SETS = 3
+#: Further seeds on which programs are held to the reference and not timed.
+VERIFY_SEEDS = 5
 #: Longest silence: torch's compiler tunes for minutes on large workloads.
 TIMEOUT_S = 600.0
 
@@ -101,6 +103,7 @@ def _request(
         "libraries": [name for name in contest.libraries if name not in lost],
         "rounds": contest.rounds,
         "seeds": [contest.seed + n for n in range(DATA_SETS)],
+        "verify": [contest.seed + DATA_SETS + n for n in range(VERIFY_SEEDS)],
         "device": device,
         "careful": careful,
     }
@@ -117,6 +120,7 @@ def outcome(contest: Contest, reply: Mapping[str, Any], lost: Mapping[str, str])
         host_us=dict(reply["host_us"]),
         setup_s=dict(reply["setup_s"]),
         failures=dict(lost) | dict(reply["failures"]),
+        verified_seeds=dict(reply.get("verified_seeds", {})),
     )
 
 

@@ -16,6 +16,10 @@ from autosched.bench.row import geometric_mean
 Data = Mapping[str, Any]
 
 
+#: A row is listed as slower where its ratio is below this.
+SLOWER = 0.97
+
+
 class BadResults(ValueError):
     """A results file that cannot be merged into; the message names it and says why."""
 
@@ -95,12 +99,16 @@ def table(data: Data) -> str:
     head = ["workload", "ours us", *(f"{name} us" for name in against)]
     head += [*(f"{name} / ours" for name in against), "TFLOP/s", "of roofline", "sketch"]
     head += ["trials", "tuned in s", "rel. error"]
+    hosted = [n for n in ("ours", *against) if any(f"{n}_host_us" in r for r in data["rows"])]
+    head += [f"{name} host us" for name in hosted]
     with_constants = any(row.get("constant") for row in data["rows"])
     head += ["constant"] * with_constants
     lines += [_line(head), _line(["---", *["---:"] * (len(head) - 1)])]
     for row in data["rows"]:
         constant = ", ".join(row.get("constant", ())) or "-"
-        lines.append(_line([*_cells(row, against), *[constant] * with_constants]))
+        lines.append(
+            _line([*_cells(row, against), *_host(row, hosted), *[constant] * with_constants])
+        )
     lines += ["", *_means(data["rows"], against), *_notes(data["rows"])]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -139,6 +147,10 @@ def _cells(row: Data, against: Sequence[str]) -> list[str]:
     ]
 
 
+def _host(row: Data, names: Sequence[str]) -> list[str]:
+    return [_number(row.get(f"{name}_host_us"), "{:.1f}") for name in names]
+
+
 def _spread(row: Data, name: str, form: str) -> str:
     if row.get(name) is None:
         return "-"
@@ -162,6 +174,13 @@ def _means(rows: Sequence[Data], against: Sequence[str]) -> list[str]:
                 f"Geometric mean of {name} / ours over {len(ratios)} of {len(fair)} workloads: "
                 f"**{mean:.3f}**, lowest {min(ratios):.3f}."
             )
+    lines += [line for name in against for line in _by_kind(fair, name)]
+    early = [row["first8_ratio"] for row in rows if row.get("first8_ratio")]
+    if early:
+        lines.append(
+            f"Geometric mean of the best of the first 8 trials over the best of all, "
+            f"{len(early)} workloads: **{geometric_mean(early):.3f}**."
+        )
     if len(fair) < len(rows):
         lines += ["" for _ in lines[:1]]
         lines.append(
@@ -169,6 +188,24 @@ def _means(rows: Sequence[Data], against: Sequence[str]) -> list[str]:
             "left out of our time, and the libraries are not told of it."
         )
     return [*lines, ""] if lines else []
+
+
+def _by_kind(rows: Sequence[Data], name: str) -> list[str]:
+    """Say the mean over aligned and over ieee rows, and which rows are surely slower."""
+    lines = []
+    for kind in ("aligned", "ieee"):
+        alike = [row for row in rows if row.get("kind") == kind]
+        ratios = [row[f"ratio_{name}"] for row in alike if row.get(f"ratio_{name}")]
+        mean = geometric_mean(ratios)
+        if mean is not None:
+            lines.append(
+                f"Over {len(ratios)} {kind} workloads: {name} / ours **{mean:.3f}**, "
+                f"lowest {min(ratios):.3f}."
+            )
+    slower = [r["workload"] for r in rows if (r.get(f"ratio_{name}_high") or 1.0) < SLOWER]
+    if slower:
+        lines.append(f"Below {SLOWER} of {name} by the interval's upper end: {', '.join(slower)}.")
+    return lines
 
 
 def _notes(rows: Sequence[Data]) -> list[str]:

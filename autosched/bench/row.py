@@ -50,6 +50,14 @@ class Row:
     notes: tuple[str, ...] = ()
     #: Inputs that the workload declares constant: preparing them is in no time of ours.
     constant: tuple[str, ...] = ()
+    #: "aligned", "unaligned" or "ieee": see ``alignment.kind``.
+    kind: str | None = None
+    #: The best time of the first 8 trials over the best of all.
+    first8_ratio: float | None = None
+    #: Fresh seeds on which ours was held to the reference beside those that it was timed on.
+    verified_seeds: int | None = None
+    #: Seconds that parts of the row took, by name.
+    bench_s: Mapping[str, float] = field(default_factory=dict)
 
     def to_data(self, entrants: Iterable[str]) -> dict[str, Any]:
         """Return the plain-data form: a column per entrant, None where it did not run."""
@@ -74,6 +82,10 @@ class Row:
             "rel_err": self.rel_err,
             "predicted": self.predicted,
             "constant": list(self.constant),
+            "kind": self.kind,
+            "first8_ratio": _rounded(self.first8_ratio),
+            "verified_seeds": self.verified_seeds,
+            "bench_s": {name: _rounded(seconds) for name, seconds in self.bench_s.items()},
             "notes": list(self.notes),
         }
 

@@ -5,12 +5,14 @@ Knows no device and no tuner: both are handed in.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from autosched.bench import report
+from autosched.bench.alignment import kind
 from autosched.bench.contest import Contest, Outcome, Referee
 from autosched.bench.roofline import roofline_us
 from autosched.bench.row import Interval, Row
@@ -37,16 +39,25 @@ class Entry(Protocol):
 @dataclass(frozen=True, slots=True)
 class Tuning:
     """What tuning one workload took: trials, seconds, and candidates built, verified and timed
-    a second."""
+    a second, and the best of the first 8 trials over the best of all."""
 
     trials: int
     tune_s: float
     candidates_per_s: float | None = None
+    first8_ratio: float | None = None
 
     @staticmethod
     def of(result: TuningResult) -> Tuning:
         """Take the figures of a tuning run."""
-        return Tuning(len(result.trials), result.elapsed_s, result.trials_per_s)
+        times = [trial.latency_us for trial in result.trials]
+        return Tuning(len(times), result.elapsed_s, result.trials_per_s, first8_ratio(times))
+
+
+def first8_ratio(times_us: Sequence[float | None]) -> float | None:
+    """Return the best of the first 8 times over the best of all; None where either is missing."""
+    early = [time_us for time_us in times_us[:8] if time_us is not None]
+    valid = [time_us for time_us in times_us if time_us is not None]
+    return min(early) / min(valid) if early else None
 
 
 @dataclass(frozen=True)
@@ -99,11 +110,14 @@ def run(
 
 def measure_row(bench: Bench, task: Entry) -> Row:
     """Tune one workload if asked, then compare what serves it with the libraries."""
-    workload = task.workload
+    workload, begun = task.workload, time.monotonic()
     tuning = bench.tune(task) if bench.tune else bench.tuned_before(workload)
+    tuned = time.monotonic()
     served = bench.serve(workload)
     programs = {OURS: served.program} if served.program else {}
     outcome = bench.referee(Contest(workload, programs, bench.against, bench.rounds, bench.seed))
+    setup = {f"{name}_s": seconds for name, seconds in outcome.setup_s.items() if name != OURS}
+    spent = {"tune_s": tuned - begun, "compare_s": time.monotonic() - tuned} | setup
     return Row(
         workload=task.id,
         label=workload.label,
@@ -123,6 +137,10 @@ def measure_row(bench: Bench, task: Entry) -> Row:
         host_us=outcome.host_us,
         notes=tuple(_notes(served, outcome)),
         constant=workload.constants,
+        kind=kind(workload),
+        first8_ratio=tuning.first8_ratio if tuning else None,
+        verified_seeds=outcome.verified_seeds.get(OURS),
+        bench_s=spent,
     )
 
 

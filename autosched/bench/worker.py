@@ -1,8 +1,9 @@
 """The child process that times programs and libraries in turns. Knows no schedule and no log.
 
-A request is a mapping: workload, names, programs, libraries, rounds, seeds, device, careful. The
-reply is one too, by entrant's name: times_us (a tuple, one per round), rel_err, host_us, setup_s
-and failures; or, where the device did not survive, ``broken``: whose turn it was, and ``detail``.
+A request is a mapping: workload, names, programs, libraries, rounds, seeds, verify (further
+seeds, untimed), device, careful. The reply is one too, by entrant's name: times_us (a tuple, one
+per round), rel_err, host_us, setup_s, verified_seeds and failures; or, where the device did not
+survive, ``broken``: whose turn it was, and ``detail``.
 Before anything that can kill the process a note says whose turn it is; while several entrants are
 queued at once nobody's, unless the comparison is ``careful`` and waits after each.
 """
@@ -89,6 +90,7 @@ class Match:
             "host_us": {},
             "setup_s": {},
             "failures": {},
+            "verified_seeds": {},
         }
 
     def play(self) -> dict[str, Any]:
@@ -102,6 +104,8 @@ class Match:
             self._on_fresh_data(
                 seed, rounds * (turn + 1) // len(seeds) - rounds * turn // len(seeds)
             )
+        for seed in self._request["verify"]:
+            self._verify(list(programs), seed)
         return self._found | {
             "times_us": {n: t for n, t in self._times_us.items() if self._takes_part(n)}
         }
@@ -143,6 +147,20 @@ class Match:
             self._round(turns, pieces)
         for name, piece in pieces.items():
             self._guarded(name, partial(self._judge, name, case, piece))
+
+    def _verify(self, names: Sequence[str], seed: int) -> None:
+        """Hold programs to the reference on one more seed, untimed."""
+        names = [name for name in names if self._takes_part(name)]
+        if not names:
+            return
+        case = verify.random_case(self._workload, seed, self.device)
+        for name in names:
+            self._guarded(name, partial(self._verify_one, name, case))
+
+    def _verify_one(self, name: str, case: verify.Case) -> None:
+        self._judge(name, case, self._bind[name](case.inputs, self._output.tensor))
+        held = self._found["verified_seeds"]
+        held[name] = held.get(name, 0) + 1
 
     def _admit(self, name: str, case: verify.Case, pieces: dict[str, Piece]) -> None:
         begun = time.monotonic()

@@ -129,7 +129,7 @@ def _tuning(
             result = tune_one(output, entry, machine, wishes, writer, crew=crew)
         if result.interrupted:
             raise KeyboardInterrupt
-        return Tuning(len(result.trials), result.elapsed_s, result.trials_per_s)
+        return Tuning.of(result)
 
     return tune
 
@@ -145,7 +145,8 @@ def _run(
         if output.json:
             output.value(row.to_data(bench.against))
         else:
-            output.say(f"{row.workload}: done")
+            spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in row.bench_s.items())
+            output.say(f"{row.workload}: done ({spent})")
     return rows
 
 

@@ -108,3 +108,25 @@ def test_predicted_times_say_so() -> None:
     assert "**Predicted by a model, not measured.**" in table(
         merge(None, results(row("a", 1.0, None, predicted=True)), ["a"])
     )
+
+
+def test_kinds_have_their_means_and_slow_rows_are_named() -> None:
+    rows = (
+        row("a", 10.0, kind="aligned", first8_ratio=2.0, ours_host_us=3.25),
+        row("b", 24.0, kind="unaligned", first8_ratio=8.0),
+        row("c", 6.0, kind="ieee"),
+    )
+    text = table(merge(None, results(*rows), ["a", "b", "c"]))
+    assert "Over 1 aligned workloads: torch / ours **1.200**, lowest 1.200." in text
+    assert "Over 1 ieee workloads: torch / ours **2.000**, lowest 2.000." in text
+    assert "Below 0.97 of torch by the interval's upper end: b." in text
+    assert "best of all, 2 workloads: **4.000**." in text
+    assert "| ours host us |" in text
+    assert "| 3.2 |" in text
+
+
+def test_rows_from_before_a_field_existed_still_merge() -> None:
+    known = ("kind", "first8_ratio", "verified_seeds", "bench_s")
+    old = {name: value for name, value in row("a", 10.0).items() if name not in known}
+    data = merge(results(old), results(row("b", 10.0, kind="aligned")), ["a", "b"])
+    assert "Over 1 aligned workloads" in table(data)

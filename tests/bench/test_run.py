@@ -9,7 +9,7 @@ import pytest
 from autosched.bench.contest import Contest, Outcome
 from autosched.bench.report import BadResults
 from autosched.bench.row import Interval
-from autosched.bench.run import Bench, Tuning, run
+from autosched.bench.run import Bench, Tuning, first8_ratio, run
 from autosched.runtime.served import Served
 from autosched.te.operators import matmul
 from search_space import target
@@ -133,3 +133,9 @@ def test_what_is_not_tuned_is_said_in_a_note(tmp_path: Path) -> None:
 
 def test_predictions_lie_in_a_file_of_their_own() -> None:
     assert replace(BENCH, predicted=True).file_name == "smoke-h200-predicted.json"
+
+
+def test_the_first_eight_trials_are_held_to_the_best_of_all() -> None:
+    assert first8_ratio([None, 8.0, *[9.0] * 6, 4.0]) == 2.0
+    assert first8_ratio([None] * 8 + [4.0]) is None
+    assert first8_ratio([]) is None
