@@ -45,6 +45,9 @@ REGISTERS_BESIDE = {"descriptor": 26, "pointer": 60}
 REGISTERS_OF_ROWS = 20
 #: Bytes of the widest load of a thread.
 WIDEST_LOAD_BYTES = 16
+#: Registers of a plain dot beside as many again as its accumulators, and the most it can do with:
+#: 32 accumulators took 96, 64 took 158 to 207, and 128 took 208 to 255 with at most a few spilled.
+PLAIN_DOT_REGISTERS, PLAIN_DOT_MOST_REGISTERS = 32, 127
 #: Shared memory that the hardware keeps for itself per resident block on sm_80 and later.
 RESERVED_SHARED_BYTES = 1024
 #: A tensor descriptor's box: at most 256 elements a dimension, at least 16 bytes in the last.
@@ -54,9 +57,9 @@ BOX_ROW_BYTES = 16
 GRID_PROGRAMS = 2**31 - 1
 #: Threads of one block.
 BLOCK_THREADS = 1024
-#: Multiply-adds per thread that a dot without tensor cores may be unrolled to: beyond it the
-#: compiler takes many seconds (Triton writes such a dot out in full).
-UNROLLED_MULTIPLY_ADDS = 8192
+#: Multiply-adds per thread that a dot without tensor cores may be unrolled to (Triton writes such
+#: a dot out in full): 4096 spill registers in every block tried, and are 64 KiB of instructions.
+UNROLLED_MULTIPLY_ADDS = 2048
 #: Programs per multiprocessor beyond which more parts of a reduction only add traffic.
 SPLIT_PROGRAMS_PER_MULTIPROCESSOR = 8
 
@@ -139,6 +142,13 @@ class Case:
         has_rate = arithmetic in target.operations_per_s and arithmetic != "float32"
         return has_rate and "wgmma" in target.features
 
+    @property
+    def plain(self) -> bool:
+        """Whether the dot is written out as multiply-adds of single lanes."""
+        structure = self.structure
+        is_cuda = self.target.backend == "cuda"
+        return structure.dot and structure.arithmetic == "float32" and is_cuda
+
 
 def case_of(sketch: Sketch, choices: Mapping[str, Number], target: Target) -> Case:
     """Pair ``choices`` (ints, or equally long columns) with what bounds them."""
@@ -205,11 +215,17 @@ def ring_buffers(case: Case) -> Number:
 
 def registers_estimate(case: Case) -> Number:
     """Estimate the registers of one thread: its accumulators, its share of a first operand that
-    passes through registers, and a constant by kind of load."""
+    passes through registers, and a constant by kind of load.
+
+    A plain dot holds operands of a few steps of K as well, until registers run out.
+    """
     words = size_bytes(case.structure.accumulator_dtype) // 4
     if not case.structure.dot:
         return _row_registers(case, words)
     accumulators = ceil_div(case.tile_m * case.tile_n * words, 32 * case.warps)
+    if case.plain:
+        beside = smaller(accumulators + PLAIN_DOT_REGISTERS, PLAIN_DOT_MOST_REGISTERS)
+        return accumulators + beside
     operand = ceil_div(first_operand_bytes(case), 4 * 32 * case.warps) * case.structure.registers
     return accumulators + operand + REGISTERS_BESIDE[case.structure.load]
 

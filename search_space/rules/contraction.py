@@ -14,10 +14,25 @@ from search_space import access
 from search_space.apply import IllegalStep, replay
 from search_space.dtype import size_bytes
 from search_space.rules.join import join_steps
-from search_space.rules.pack import packed_order, packing_steps, wants_packing
+from search_space.rules.pack import (
+    SQUARE,
+    is_plain,
+    packed_order,
+    packing_steps,
+    turning_square,
+    wants_packing,
+)
 from search_space.rules.role import Blocking, Contraction, blocking, contraction, extent_of
 from search_space.rules.rows import row_domains, suits_rows
-from search_space.rules.variant import Share, Variant, Via, block_inputs, k_major, structure_of
+from search_space.rules.variant import (
+    Share,
+    Side,
+    Variant,
+    Via,
+    block_inputs,
+    k_major,
+    structure_of,
+)
 from search_space.sketch import Choice, Sketch, fill
 from search_space.steps import (
     Bind,
@@ -69,10 +84,13 @@ def _variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
     """Yield every way to build a contraction: as its operands lie, and with copies that let the
     copy engine and the tensor cores take them. A copy of a constant operand costs nothing, so
     that it is also tried without one of the other, and where pointers read it."""
-    yield from _plain_variants(blocks.roles, target)
-    if suits_rows(blocks):
-        yield from _row_variants(blocks.roles, target)
     roles, a, b = blocks.roles, blocks.a, blocks.b
+    plain = is_plain(blocks, target)
+    yield from _plain_dot_variants(blocks, target) if plain else _plain_variants(roles, target)
+    if suits_rows(blocks):
+        yield from _row_variants(roles, target)
+    if plain:
+        return
     yield from _register_variants(blocks, target)
     pack_a = wants_packing(blocks, a, k_major=k_major(a, roles.a, blocks.k))
     pack_b = wants_packing(blocks, b, k_major=k_major(b, roles.b, blocks.k))
@@ -86,20 +104,59 @@ def _variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
             yield replace(variant, pack_a=free_a, pack_b=free_b, prepared=True)
 
 
-def _plain_variants(roles: Contraction, target: Target) -> Iterator[Variant]:
+def _plain_dot_variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
+    """Yield the ways to build a product without tensor cores.
+
+    The lanes of a warp lie along the columns of the dot, so they read its second operand
+    from as many rows of shared memory as there are lanes if K runs along those rows: all in the
+    same banks. It is read in one piece where M or N runs along the rows. So the product is
+    computed transposed where that suits how operands lie, and where neither does, the operand
+    that is cheaper to copy is made the second and copied first. Copies of all that is K-major
+    save registers as well, which pays in products too large to be split.
+    """
+    roles, a, b = blocks.roles, blocks.a, blocks.b
+    lies: dict[Side, bool] = {
+        "a": k_major(a, roles.a, blocks.k),
+        "b": k_major(b, roles.b, blocks.k),
+    }
+    k_majors = tuple(side for side in lies if lies[side])
+    copied = {tensor.name: 0 if tensor.constant else tensor.size_bytes for tensor in (a, b)}
+    for variant in _plain_variants(roles, target, swaps=lies["b"]):
+        second: Side = "a" if variant.swap else "b"
+        if not (variant.swap and lies["a"]):
+            yield variant
+        turns = set[tuple[Side, ...]]()
+        if not variant.persistent and variant.split != "atomic":
+            is_cheaper = len(k_majors) < 2 or variant.swap == (copied[a.name] < copied[b.name])
+            turns |= {(second,)} if lies[second] and is_cheaper else set()
+            turns |= {k_majors} if k_majors and not variant.swap and not variant.split else set()
+        aligned = access.row_bytes(a) == access.row_bytes(b) == 16
+        for turned in sorted(turns) or [()][aligned:]:
+            yield replace(
+                variant,
+                pack_a="a" in turned or access.row_bytes(a) < 16,
+                pack_b="b" in turned or access.row_bytes(b) < 16,
+                turned=turned,
+            )
+
+
+def _plain_variants(
+    roles: Contraction, target: Target, *, swaps: bool = False
+) -> Iterator[Variant]:
+    """Yield the ways to move data; ``swaps``: also transposed where no side is skinny."""
     moves: list[tuple[Via, Via]] = [("pointer", "pointer")]
     if "tma" in target.features:
         moves += [("descriptor", "descriptor"), ("descriptor", "pointer")]
-    skinny = min(extent_of(roles.m), extent_of(roles.n)) <= 64
+    swaps |= min(extent_of(roles.m), extent_of(roles.n)) <= 64
     for load, store in moves:
         yield Variant(load, store)
         yield Variant(load, store, persistent=True)
         if store == "descriptor":
             continue
-        if skinny:
+        if swaps:
             yield Variant(load, store, swap=True)
         if _pays_to_split(roles, target) and not roles.whole:
-            for swap in (False, True)[: 1 + skinny]:
+            for swap in (False, True)[: 1 + swaps]:
                 for share in SHARES:
                     yield Variant(load, store, split=share, swap=swap)
 
@@ -197,23 +254,26 @@ def _data_steps(
         yield Guard(blocks.m.name, "wrap")
         yield Guard(blocks.n.name, "wrap")
     nest = first_pack
-    for tensor, read, spatial, is_packed in (
-        (blocks.a, roles.a, blocks.m, variant.pack_a),
-        (blocks.b, roles.b, blocks.n, variant.pack_b),
-    ):
+    sides: tuple[tuple[Side, Axis, bool], ...] = (
+        ("a", blocks.m, variant.pack_a),
+        ("b", blocks.n, variant.pack_b),
+    )
+    for side, spatial, is_packed in sides:
+        tensor, read = getattr(blocks, side), getattr(roles, side)
         name, row, row_bytes = tensor.name, read.index[-1].single, access.row_bytes(tensor)
         if is_packed:
-            k_dimension = [form.single for form in read.index].index(blocks.k.name)
-            order = packed_order(blocks, tensor, k_dimension)
+            axes, along = [form.single for form in read.index], variant.copied_axis(blocks, side)
+            order = packed_order(tensor, axes.index(along.name) if along else None)
+            square = turning_square(tensor) if side in variant.turned else SQUARE
             name, row, row_bytes = blocks.fresh(f"{name}_packed"), read.index[order[-1]].single, 16
             yield Pack(tensor.name, name, order)
-            yield from packing_steps(tensor, order, nest)
+            yield from packing_steps(tensor, order, nest, square)
             nest += 1
         yield CacheRead(name, variant.load)
         width = row_bytes // size_bytes(tensor.dtype)
-        along = next((axis for axis in (spatial, blocks.k) if axis.name == row), None)
-        if pointers and along and width > 1:
-            yield Vectorize(name, inner[along], width)
+        vector = next((axis for axis in (spatial, blocks.k) if axis.name == row), None)
+        if pointers and vector and width > 1:
+            yield Vectorize(name, inner[vector], width)
     if variant.store == "descriptor":
         for name in block_inputs(blocks):
             yield CacheRead(name, "descriptor")

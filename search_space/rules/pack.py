@@ -7,15 +7,19 @@ keep memory busy whatever the shape.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from search_space import access
 from search_space.dtype import size_bytes
 from search_space.rules.role import Blocking
 from search_space.steps import Bind, Split, Step, Tile, Warps
+from search_space.target import Target
 from search_space.workload import Tensor
 
 #: Elements of a block along rows that stay rows, and the sides of a block that is transposed.
 ROW, BLOCK, SQUARE = 512, 4096, 64
+#: Elements below which blocks of half the sides are needed to give all multiprocessors work.
+SMALL = 2**20
 
 
 def wants_packing(blocks: Blocking, tensor: Tensor, *, k_major: bool) -> bool:
@@ -35,24 +39,40 @@ def wants_k_major(blocks: Blocking, tensor: Tensor) -> bool:
     return is_tf32 or size_bytes(tensor.dtype) == 1
 
 
-def packed_order(blocks: Blocking, tensor: Tensor, k_dimension: int) -> tuple[int, ...]:
-    """Return the order of the packed copy: as it lies, or with K last where that is wanted."""
+def is_plain(blocks: Blocking, target: Target) -> bool:
+    """Whether the product is formed by multiply-adds of single lanes, without tensor cores."""
+    dtypes = {blocks.a.dtype, blocks.b.dtype}
+    return (
+        dtypes == {"float32"} and blocks.workload.precision == "ieee" and target.backend == "cuda"
+    )
+
+
+def packed_order(tensor: Tensor, last: int | None) -> tuple[int, ...]:
+    """Return the order of the packed copy: as it lies, or with dimension ``last`` at the end."""
     dimensions = tuple(range(len(tensor.shape)))
-    if not wants_k_major(blocks, tensor):
-        return dimensions
-    return (*(d for d in dimensions if d != k_dimension), k_dimension)
+    return dimensions if last is None else (*(d for d in dimensions if d != last), last)
 
 
-def packing_steps(tensor: Tensor, order: tuple[int, ...], nest: int) -> Iterator[Step]:
-    """Yield the steps of the nest that copies: its axes are d0, d1, ... by dimension."""
+def turning_square(tensor: Tensor) -> int:
+    """Return the side of the blocks in which an operand for plain dots is transposed."""
+    return SQUARE if prod(tensor.shape) >= SMALL else SQUARE // 2
+
+
+def packing_steps(
+    tensor: Tensor, order: tuple[int, ...], nest: int, square: int = SQUARE
+) -> Iterator[Step]:
+    """Yield the steps of the nest that copies: its axes are d0, d1, ... by dimension.
+
+    A copy that transposes does so in blocks of ``square`` x ``square`` elements.
+    """
     last = order[-1]
     *outer, beside = [d for d in range(len(tensor.shape)) if d != last]
     is_transposed = last != len(tensor.shape) - 1
     if is_transposed:
         beside = len(tensor.shape) - 1
         outer = [d for d in range(len(tensor.shape)) if d not in (last, beside)]
-    width = SQUARE if is_transposed else min(ROW, _covering(tensor.shape[last]))
-    height = SQUARE if is_transposed else min(BLOCK // width, _covering(tensor.shape[beside]))
+    width = square if is_transposed else min(ROW, _covering(tensor.shape[last]))
+    height = square if is_transposed else min(BLOCK // width, _covering(tensor.shape[beside]))
     yield Split(f"d{last}", f"d{last}o", f"d{last}i", width, nest)
     yield Split(f"d{beside}", f"d{beside}o", f"d{beside}i", height, nest)
     yield Tile(((f"d{beside}i",), (f"d{last}i",)), nest)

@@ -14,6 +14,7 @@ from search_space.sketch import Structure
 from search_space.workload import Axis, Precision, Tensor
 
 Via = Literal["pointer", "descriptor"]
+Side = Literal["a", "b"]
 Share = Literal["workspace", "atomic", "counter"]
 
 
@@ -33,6 +34,14 @@ class Variant:
     prepared: bool = False
     #: Whether blocks are multiplied on the tensor cores.
     dot: bool = True
+    #: Operands whose packed copies have M or N along their rows, not K.
+    turned: tuple[Side, ...] = ()
+
+    def copied_axis(self, blocks: Blocking, side: Side) -> Axis | None:
+        """Return the axis that runs along the rows of a packed copy, if packing chooses it."""
+        if side in self.turned:
+            return blocks.m if side == "a" else blocks.n
+        return blocks.k if wants_k_major(blocks, getattr(blocks, side)) else None
 
     @property
     def joins(self) -> bool:
@@ -46,6 +55,7 @@ class Variant:
         words += ["direct"] if self.load == "descriptor" and self.store == "pointer" else []
         if self.pack_a or self.pack_b:
             words += ["prepared" if self.prepared else "packed"]
+        words += ["both"] if len(self.turned) == 2 else []
         words += ["swapped"] if self.swap else []
         words += ["registers"] if self.registers else []
         words += ["persistent"] if self.persistent else []
@@ -72,10 +82,8 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         accumulator_dtype=workload.tensors[workload.stages[0].output].dtype,
         output_dtype=workload.output.dtype,
         arithmetic=_arithmetic(a.dtype, workload.precision),
-        a_k_major=k_major(a, blocks.roles.a, blocks.k)
-        or (variant.pack_a and wants_k_major(blocks, a)),
-        b_k_major=k_major(b, blocks.roles.b, blocks.k)
-        or (variant.pack_b and wants_k_major(blocks, b)),
+        a_k_major=_read_k_major(blocks, variant, "a", is_packed=variant.pack_a),
+        b_k_major=_read_k_major(blocks, variant, "b", is_packed=variant.pack_b),
         a_row_bytes=16 if variant.pack_a else access.row_bytes(a),
         b_row_bytes=16 if variant.pack_b else access.row_bytes(b),
         output_row_bytes=access.row_bytes(workload.output),
@@ -110,6 +118,14 @@ def _arithmetic(dtype: str, precision: Precision) -> str:
     if dtype == "float32":
         return "float32" if precision == "ieee" else precision
     return "float8_ieee" if dtype == "float8_e4m3" and precision != "fast" else dtype
+
+
+def _read_k_major(blocks: Blocking, variant: Variant, side: Side, *, is_packed: bool) -> bool:
+    """Whether K runs along the rows of an operand as the dot's kernel reads it."""
+    copied = variant.copied_axis(blocks, side) if is_packed else None
+    if copied is not None:
+        return copied == blocks.k
+    return k_major(getattr(blocks, side), getattr(blocks.roles, side), blocks.k)
 
 
 def k_major(tensor: Tensor, read: Read, axis: Axis) -> bool:

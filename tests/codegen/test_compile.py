@@ -138,3 +138,18 @@ def test_other_targets_compile(name: str, level: str, instruction: str, pool, sc
             program = render(workload, schedule, target)
             texts = pool.text(program, target.triton_target)
             assert instruction in texts[program.kernels[0].name][level], sketch.name
+
+
+def test_plain_dots_read_their_second_operand_in_place_and_along_its_rows(
+    pool, schedules, h200
+) -> None:
+    workload = operators.matmul(128, 256, 128, dtype="float32", trans_b=True)
+    name = "contraction.pointer.packed.swapped"
+    schedule = next(s for sketch, s in schedules.typical(workload, h200) if sketch.name == name)
+    program = render(workload, schedule, h200)
+    ttgir = pool.text(program, h200.triton_target)["kernel"]["ttgir"]
+    loop = ttgir[ttgir.index("scf.for") :]
+    second = re.search(r"local_load .*xf32, (#\w+), #smem, mutable> -> .*opIdx = 1", loop)
+    assert second is not None
+    assert re.search(rf"{second[1]} = .*order = \[1, 0\]", ttgir)
+    assert "local_alloc" not in loop.split("scf.yield")[0]

@@ -94,6 +94,7 @@ def test_shared_reductions(via: str, schedules, h200) -> None:
         operators.matmul(40, 56, 80, dtype="float32", precision="tf32"),
         operators.batch_matmul(3, 37, 37, 64, dtype="float16"),
         operators.matmul(33, 19, 1030, dtype="float16"),
+        operators.matmul(72, 68, 48, dtype="float32", trans_b=True),
     ],
     ids=lambda workload: workload.label,
 )

@@ -178,11 +178,20 @@ def test_a_refusal_names_choice_wish_and_fact(
 def test_the_dot_without_tensor_cores_is_bounded_by_its_text() -> None:
     made = sketch(arithmetic="float32", load="pointer", store="pointer")
     block = {"tile_m": 128, "tile_n": 128, "stages": 1, "warps": 4}
-    assert limits.violation(made, choices_of(**block, tile_k=64), H200) is None
-    assert limits.violation(made, choices_of(**block, tile_k=128), H200) == (
-        "warps=4 with a block of 128x128x128 must write out at most 8192 multiply-adds a thread: "
-        "it has 16384"
+    assert limits.violation(made, choices_of(**block, tile_k=16), H200) is None
+    assert limits.violation(made, choices_of(**block, tile_k=32), H200) == (
+        "warps=4 with a block of 128x128x32 must write out at most 2048 multiply-adds a thread: "
+        "it has 4096"
     )
+
+
+@pytest.mark.parametrize(("tile_n", "registers"), [(32, 96), (64, 160), (128, 255)])
+def test_a_dot_without_tensor_cores_holds_operands_in_registers(
+    tile_n: int, registers: int
+) -> None:
+    made = sketch(arithmetic="float32", load="pointer", store="pointer")
+    case = limits.case_of(made, choices_of(tile_m=128, tile_n=tile_n, warps=4), H200)
+    assert limits.registers_estimate(case) == registers
 
 
 def test_a_small_extent_keeps_the_smallest_choices_legal() -> None:

@@ -96,6 +96,42 @@ def test_no_other_operand_passes_through_registers(workload: Workload) -> None:
     assert not any(sketch.structure.registers for sketch in sketches(workload, H200))
 
 
+@pytest.mark.parametrize(
+    ("stored", "read"),
+    [
+        # Whether a, b are K-major as the dot's kernel reads them, and whether it is transposed.
+        ({}, {(True, False, False), (False, False, False)}),
+        ({"trans_a": True}, {(False, False, False)}),
+        (
+            {"trans_b": True},
+            {(True, True, False), (True, False, False), (False, False, False)},
+        ),
+        (
+            {"trans_a": True, "trans_b": True},
+            {(False, True, False), (False, True, True), (False, False, False)},
+        ),
+    ],
+)
+def test_plain_dots_can_read_their_second_operand_along_its_rows(stored, read) -> None:
+    found = sketches(operators.matmul(256, 256, 256, dtype="float32", **stored), H200)
+    structures = [sketch.structure for sketch in found]
+    assert {(s.a_k_major, s.b_k_major, s.swap) for s in structures} == read
+    assert len({sketch.name for sketch in found}) == len(found)
+
+
+def test_plain_dots_have_the_smaller_operand_copied() -> None:
+    found = sketches(operators.matmul(128, 512, 64, dtype="float32", trans_b=True), H200)
+    copied = {s.structure.packed_bytes: s.structure.swap for s in found if "both" not in s.name}
+    assert copied == {0: False, 2 * 4 * 128 * 64: True}
+
+
+def test_only_dots_without_tensor_cores_have_operands_turned() -> None:
+    tf32 = operators.matmul(256, 256, 256, dtype="float32", trans_b=True, precision="tf32")
+    assert not any(sketch.structure.packs for sketch in sketches(tf32, H200))
+    ieee = operators.matmul(256, 256, 256, dtype="float32", trans_b=True)
+    assert not any(sketch.structure.packs for sketch in sketches(ieee, MI300X))
+
+
 def test_long_reductions_over_few_blocks_are_shared() -> None:
     found = names(operators.matmul(32, 32, 32768, dtype="bfloat16"))
     assert {
