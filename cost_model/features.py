@@ -288,7 +288,10 @@ FEATURES: tuple[Feature, ...] = (
     _time("multiprocessor", "all of the busiest multiprocessor, latency exposed, microseconds"),
     _time("l2", "l2_bytes / rate of L2, microseconds"),
     _time("hbm", "hbm_bytes / rate of memory by bytes in flight, microseconds"),
-    _time("join", "passes that pack operands or join parts, microseconds; NaN without any"),
+    _time(
+        "join",
+        "passes that pack operands, join parts or compute the rest, microseconds; NaN without any",
+    ),
     _time("launch", "launches, microseconds"),
     _time("total", "all of them joined, microseconds"),
     Feature(
@@ -314,6 +317,7 @@ FEATURES: tuple[Feature, ...] = (
     _flag("counter", "split, joined by the last part", lambda c: c.structure.split == "counter"),
     Feature("packs", "operands", "operands packed first", lambda v: v.case.structure.packs),
     _flag("dot", "blocks are multiplied on the tensor cores", lambda c: c.structure.dot),
+    _flag("peeled", "the end of an axis is apart", lambda c: c.structure.peeled != "none"),
     _flag("swap", "the dot is computed transposed", lambda c: c.structure.swap),
     _flag(
         "through_registers", "an operand passes through registers", lambda c: c.structure.registers

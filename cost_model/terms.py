@@ -24,8 +24,10 @@ from cost_model.traffic import (
     in_flight_bytes,
     l2_bytes,
     output_bytes,
+    peeled_elements,
     queued,
     resident,
+    rest_bytes,
     shared_block_bytes,
     split_bytes,
 )
@@ -251,8 +253,27 @@ def _hbm_us(case: Case, unit: Machine) -> Any:
 
 
 def _join_us(case: Case, unit: Machine) -> Any:
-    """Time of the passes around the main kernel: packing before it, joining parts after it."""
-    return _packing_us(case, unit) + _joining_us(case, unit)
+    """Time of the passes around the main kernel: packing before it, joining parts or computing
+    what was peeled after it."""
+    return _packing_us(case, unit) + _joining_us(case, unit) + _rest_us(case, unit)
+
+
+def _rest_us(case: Case, unit: Machine) -> float:
+    """Time of the nest of what was peeled: its traffic from memory at the rate of a kernel of one
+    wave, or its dots by mma.sync, and the latency of its first loads and last stores."""
+    s = case.structure
+    if s.peeled == "none":
+        return 0.0
+    operations = 2.0 * s.batch * peeled_elements(case) * s.k
+    rate = (
+        rates.MMA_SYNC_RATE
+        * unit.operations_per_clock
+        * case.target.multiprocessors
+        * unit.clock_hz
+    )
+    memory = rest_bytes(case) * (1 + TAIL) / unit.memory_bytes_per_s
+    ends = rates.START_US[s.load] + rates.L2_LATENCY_US[s.load] + rates.MEMORY_LATENCY_US
+    return 1e6 * max(memory, operations / rate) + ends + DRAIN_US
 
 
 def _packing_us(case: Case, unit: Machine) -> float:
@@ -283,4 +304,5 @@ def _arrival_us(case: Case, unit: Machine) -> Any:
 def _launch_us(case: Case, unit: Machine) -> float:
     s = case.structure
     kernels = {"none": 1, "counter": 1, "workspace": 2, "atomic": 3}[s.split] + s.packs
+    kernels += s.peeled != "none"
     return unit.launch_us * (1 + rates.NEXT_KERNEL * (kernels - 1))

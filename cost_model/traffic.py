@@ -103,6 +103,27 @@ def output_bytes(case: Case) -> float:
     return float(s.batch * s.m * s.n * size_bytes(s.output_dtype) + s.epilogue_bytes)
 
 
+def peeled_elements(case: Case) -> float:
+    """Elements of one batch of the output that the nest of the rest computes, in blocks of at
+    least 16 of the peeled axis."""
+    s = case.structure
+    across = s.n if s.peeled == "m" else s.m
+    return float(across * max(16, s.rest)) if s.peeled != "none" else 0.0
+
+
+def rest_bytes(case: Case) -> float:
+    """Bytes that the nest of the rest moves: one operand whole, its share of the other and of
+    the output."""
+    s = case.structure
+    if s.peeled == "none":
+        return 0.0
+    across, whole, cut = (
+        (s.n, case.b_bytes, case.a_bytes) if s.peeled == "m" else (s.m, case.a_bytes, case.b_bytes)
+    )
+    stored = across * s.rest * size_bytes(s.output_dtype)
+    return float(s.batch * (s.k * (across * whole + s.rest * cut) + stored))
+
+
 def split_bytes(case: Case) -> Column:
     """Bytes of float32 partial sums written and read again by the pass that joins them.
 

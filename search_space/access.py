@@ -118,11 +118,22 @@ def _check_box_dimension(
         refuse(step, f"dimension {number} of {tensor.name!r} does not step by 1 in one tile axis")
     overhangs = nest.ancestors(form) & set(nest.overhangs)
     for axis in overhangs:
-        if form.single != axis or nest.extents[axis] != tensor.shape[number]:
+        if not _ends_with(nest, form, axis, tensor.shape[number]):
             refuse(step, f"{axis!r} overhangs within dimension {number} of {tensor.name!r}")
     low, high = interval(nest.resolve(form), nest.extents)
     if store and not overhangs and (low < 0 or high >= tensor.shape[number]):
         refuse(step, f"dimension {number} of {tensor.name!r} is left")
+
+
+def _ends_with(nest: Nest, form: Affine, axis: str, extent: int) -> bool:
+    """Whether what lies past the end of ``axis`` lies past ``extent`` as well: ``form`` is the axis
+    itself, or one of which it is the end."""
+    whole, start = form.single, 0
+    if whole is not None and nest.peeled.get(whole) == axis:
+        start = nest.definitions[whole].constant
+    elif whole != axis:
+        return False
+    return start + nest.extents[axis] == extent
 
 
 def check_vector(nest: Nest, step: Vectorize) -> None:

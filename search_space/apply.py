@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from search_space import access
-from search_space.companion import pack, split_reduction
+from search_space.companion import pack, peel, split_reduction
 from search_space.demand import integer, names_of, need_free, need_fresh
 from search_space.expr import Read, reads
 from search_space.index import Index, Quotient, Remainder, axes_of, variable
@@ -27,6 +27,7 @@ from search_space.steps import (
     Guard,
     Order,
     Pack,
+    Peel,
     Persist,
     Pipeline,
     ReduceLate,
@@ -281,6 +282,7 @@ _RULES: dict[type[Any], Callable[[Nest, Any], tuple[Nest, ...]]] = {
     Tile: _tile,
     Order: _order,
     Pack: pack,
+    Peel: peel,
     Guard: _guard,
     Vectorize: _vectorize,
     CacheRead: _cache_read,

@@ -1,4 +1,5 @@
-"""Steps that bring about another nest: one that joins the parts of a reduction, one that packs.
+"""Steps that bring about another nest: one that joins the parts of a reduction, one that packs,
+one that computes the end of an axis.
 
 Each returns the nest it changed and the nest to append; ``turn`` says which of them runs first.
 """
@@ -11,10 +12,10 @@ from search_space import access
 from search_space.demand import integer, names_of, need_free, need_fresh
 from search_space.dtype import size_bytes
 from search_space.expr import Affine, Read
-from search_space.index import variable
+from search_space.index import Index, variable
 from search_space.nest import Nest
 from search_space.refusal import refuse
-from search_space.steps import Pack, SplitReduction
+from search_space.steps import Pack, Peel, SplitReduction
 from search_space.workload import Axis, Stage, Tensor, contiguous_strides
 
 
@@ -26,6 +27,8 @@ def split_reduction(nest: Nest, step: SplitReduction) -> tuple[Nest, ...]:
     stage = nest.statements[0]
     if step.axis not in nest.reduction_axes(stage):
         refuse(step, f"{step.axis!r} is not reduced; {nest.reduction_axes(stage)} are")
+    if nest.peeled:
+        refuse(step, f"{next(iter(nest.peeled))!r} is peeled: the nest holds a part of the output")
     if stage.reducer != "sum":
         refuse(step, f"the reduction is {stage.reducer!r}; only sums are shared")
     if len(nest.statements) < 2 or nest.tensor[stage.output].name not in nest.intermediates:
@@ -118,6 +121,47 @@ def _workspace(nest: Nest, step: SplitReduction, parts: int) -> Tensor:
     accumulator = nest.tensor[nest.statements[0].output]
     shape = accumulator.shape if step.via == "atomic" else (parts, *accumulator.shape)
     return Tensor(_unused(nest, "partial"), shape, accumulator.dtype)
+
+
+def peel(nest: Nest, step: Peel) -> tuple[Nest, ...]:
+    """Return the nest that computes the axis before ``at``, and the one that computes the rest."""
+    at = integer(step, "at", step.at)
+    need_free(nest, step, step.axis)
+    need_fresh(nest, step, step.body, step.rest)
+    extent = nest.extents[step.axis]
+    if at >= extent:
+        refuse(step, f"{step.axis!r} has extent {extent}: nothing is left from {at} on")
+    if nest.kinds[step.axis] == "reduction":
+        refuse(step, f"{step.axis!r} is reduced: both parts would be needed for each element")
+    if nest.part:
+        refuse(step, f"the reduction is shared by {nest.extents[nest.part]} programs already")
+    if step.axis in {axis for stage in nest.statements for axis in nest.reduction_axes(stage)}:
+        refuse(step, f"a later statement reduces over {step.axis!r}")
+    body = _part(nest, step.axis, step.body, 0, at)
+    rest = _part(_afresh(nest), step.axis, step.rest, at, extent - at)
+    return body, replace(rest, name=f"{nest.name}_{step.axis}_rest")
+
+
+def _part(nest: Nest, axis: str, name: str, start: int, extent: int) -> Nest:
+    """Return ``nest`` with ``axis`` running over ``extent`` points from ``start`` on."""
+    return replace(
+        nest,
+        axes=(*nest.axes, Axis(name, extent, "spatial")),
+        definitions={**nest.definitions, axis: variable(name) + Index((), start)},
+        peeled={**nest.peeled, axis: name},
+    )
+
+
+def _afresh(nest: Nest) -> Nest:
+    """Return ``nest`` without decisions, its axes and operands as steps have made them."""
+    return replace(
+        _undecided(nest),
+        definitions=nest.definitions,
+        overhangs=nest.overhangs,
+        peeled=nest.peeled,
+        packed=nest.packed,
+        turn=nest.turn,
+    )
 
 
 def pack(nest: Nest, step: Pack) -> tuple[Nest, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from search_space import access
 from search_space.nest import Nest, Via
+from search_space.rules.peel import Rest, Side
 from search_space.rules.role import Blocking, blocking, contraction
 from search_space.rules.variant import Share, Variant, structure_of
 from search_space.sketch import Structure
@@ -44,6 +45,7 @@ def describe(workload: Workload, nests: Sequence[Nest]) -> Description | None:
         swap=nest.swap,
         pack_a=roles.a.tensor in nest.packed.values(),
         pack_b=roles.b.tensor in nest.packed.values(),
+        peel=_rest(nest, nests[1:], blocks),
     )
     return Description(structure_of(blocks, variant), _choices(nest, blocks))
 
@@ -52,6 +54,18 @@ def _load(nest: Nest, tensor: str) -> Via:
     """Return how a tensor, or its packed copy, comes on chip."""
     names = [copy for copy, original in nest.packed.items() if original == tensor]
     return nest.cache_reads.get(names[0] if names else tensor, "pointer")
+
+
+def _rest(nest: Nest, others: Sequence[Nest], blocks: Blocking) -> Rest | None:
+    """Return the end of the axis that another nest computes."""
+    sides: tuple[tuple[Side, Axis], ...] = (("m", blocks.m), ("n", blocks.n))
+    for side, axis in sides:
+        end = next((other for other in others if axis.name in other.peeled), None)
+        if end and axis.name in nest.peeled:
+            at = nest.extents[nest.peeled[axis.name]]
+            m, n, k = (_held(end, x) for x in (blocks.m, blocks.n, blocks.k))
+            return Rest(side, at, axis.extent - at, m, n, k, end.stages)
+    return None
 
 
 def _choices(nest: Nest, blocks: Blocking) -> dict[str, int]:

@@ -345,6 +345,17 @@ def _long_ring(case: Case) -> Number:
     return (case.stages > _loads(case)) & (case.stages > case.least.get("stages", 1))
 
 
+def _ragged_body(case: Case) -> Number:
+    body, tile = _peeled_side(case)
+    return (case.structure.peeled != "none") & (body % tile != 0)
+
+
+def _peeled_side(case: Case) -> tuple[Number, Number]:
+    """Return what peeling left of the axis, and the extent of its blocks."""
+    by_columns = case.structure.peeled == "n"
+    return (case.structure.n, case.tile_n) if by_columns else (case.structure.m, case.tile_m)
+
+
 def _idle_group(case: Case) -> Number:
     same = (case.group >= 2 * case.tiles_m) | (case.tiles_n == 1)
     return (case.group > case.least.get("group", 1)) & same
@@ -462,6 +473,13 @@ RULES: tuple[Rule, ...] = (
         lambda c: (
             f"stages={c.stages} keeps more loads in flight than there are: one program "
             f"walks through {_loads(c)} blocks of K"
+        ),
+    ),
+    Rule(
+        _ragged_body,
+        lambda c: (
+            f"tile_{c.structure.peeled}={_peeled_side(c)[1]} must divide the "
+            f"{_peeled_side(c)[0]} elements that peeling left"
         ),
     ),
     Rule(

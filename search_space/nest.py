@@ -55,6 +55,9 @@ class Nest:
     late: bool = False
     #: The first operand of the product is read from registers, not from shared memory.
     registers: bool = False
+    #: What stands for an axis of which the nest computes only a part, by that axis: the part is
+    #: the axis' beginning or its end, and other nests compute the others.
+    peeled: Mapping[str, str] = field(default_factory=dict)
     #: Which turn the nest has among those of a schedule: packing is at -1, joining at 1.
     turn: int = 0
     #: The tensors that were packed, by the name of their packed copies.

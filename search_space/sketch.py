@@ -79,6 +79,10 @@ class Structure:
     #: point in registers.
     dot: bool = True
     packed_bytes: int = 0
+    #: The axis whose end is computed in a nest of its own, and how long that end is; ``m`` or
+    #: ``n`` is the extent before it.
+    peeled: Literal["none", "m", "n"] = "none"
+    rest: int = 0
 
 
 @dataclass(frozen=True)

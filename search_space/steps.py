@@ -198,6 +198,25 @@ class SplitReduction:
 
 
 @dataclass(frozen=True, slots=True)
+class Peel:
+    """Compute the end of a spatial axis in a nest of its own, ``axis = body`` before ``at`` and
+    ``axis = at + rest`` from there on, each with a schedule of its own::
+
+        for i in I:            ->   for body in at:          for rest in I - at:
+                                      ... i = body             ... i = at + rest
+
+    The nest of the rest is appended and runs after. So a last row of blocks that would hold little
+    but padding need not cost a wave of its own.
+    """
+
+    axis: str
+    body: str
+    rest: str
+    at: Int
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Unroll:
     """Repeat the body of a serial loop in the text instead of looping."""
 
@@ -236,6 +255,7 @@ Step = (
     | Tensorize
     | ReduceLate
     | SplitReduction
+    | Peel
     | Unroll
     | Pipeline
     | Warps
@@ -257,6 +277,7 @@ STEPS: dict[str, type[Any]] = {
         Tensorize,
         ReduceLate,
         SplitReduction,
+        Peel,
         Unroll,
         Pipeline,
         Warps,

@@ -4,7 +4,7 @@ under which they exist. Pure arithmetic on indices; writes no text."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from search_space import access
 from search_space.expr import Affine, Read
@@ -80,6 +80,13 @@ def _position(nest: Nest, form: Affine, *, load: bool) -> Index:
     return nest.resolve(form, around)
 
 
+def _range(nest: Nest, form: Affine, guarded: set[str], *, load: bool) -> tuple[int, int]:
+    """Return the least and the greatest position where ``guarded`` axes stay within extents."""
+    kept = {axis: form for axis, form in nest.definitions.items() if axis not in guarded}
+    within = replace(nest, definitions=kept)
+    return interval(_position(within, form, load=load), nest.extents)
+
+
 def _conditions(nest: Nest, read: Read, *, load: bool) -> list[Condition]:
     wraps = wrapped_axes(nest) if load else set()
     found: list[Condition] = []
@@ -87,10 +94,8 @@ def _conditions(nest: Nest, read: Read, *, load: bool) -> list[Condition]:
         guarded = (nest.ancestors(form) & set(nest.overhangs)) - wraps
         found.extend(Condition(nest.resolve(a), None, nest.extents[a]) for a in sorted(guarded))
         position = _position(nest, form, load=load)
-        low, high = interval(position, nest.extents)
+        low, high = _range(nest, form, guarded, load=load)
         extent = nest.tensor[read.tensor].shape[number]
-        if form.single in guarded and nest.extents[form.single or ""] <= extent:
-            continue
         below, beyond = low < 0, high >= extent
         if below or beyond:
             found.append(Condition(position, 0 if below else None, extent if beyond else None))

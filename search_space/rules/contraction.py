@@ -22,6 +22,7 @@ from search_space.rules.pack import (
     turning_square,
     wants_packing,
 )
+from search_space.rules.peel import SIDES, pays_to_peel, peel_step, rest_of, rest_steps
 from search_space.rules.role import Blocking, Contraction, blocking, contraction, extent_of
 from search_space.rules.rows import row_domains, suits_rows
 from search_space.rules.variant import (
@@ -91,6 +92,7 @@ def _variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
         yield from _row_variants(roles, target)
     if plain:
         return
+    yield from _peeled_variants(blocks, target)
     yield from _register_variants(blocks, target)
     pack_a = wants_packing(blocks, a, k_major=k_major(a, roles.a, blocks.k))
     pack_b = wants_packing(blocks, b, k_major=k_major(b, roles.b, blocks.k))
@@ -186,6 +188,17 @@ def _register_variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
         yield Variant("descriptor", store, swap=lies_right[0], registers=True)
 
 
+def _peeled_variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
+    """Yield the variants for large outputs once more, the end of an axis computed apart."""
+    large = "descriptor" if "tma" in target.features else "pointer"
+    for side in SIDES:
+        if pays_to_peel(blocks, side, target):
+            rest = rest_of(blocks, side, target)
+            for variant in _plain_variants(blocks.roles, target):
+                if variant.load == large and not variant.split and not variant.swap:
+                    yield replace(variant, peel=rest)
+
+
 def _pays_to_split(roles: Contraction, target: Target) -> bool:
     """Whether the reduction is long and blocks of 128 x 128 leave multiprocessors idle."""
     rows, columns = (-(-extent_of(axes) // 128) for axes in (roles.m, roles.n))
@@ -218,12 +231,17 @@ def _steps(blocks: Blocking, variant: Variant, target: Target) -> Iterator[Step]
     m, n, k = blocks.m, blocks.n, blocks.k
     outer = {axis: blocks.name(axis, "0") for axis in (m, n, k)}
     inner = {axis: blocks.name(axis, "1") for axis in (m, n, k)}
+    whole = {axis: axis.name for axis in (m, n)}
+    if variant.peel:
+        peel = peel_step(blocks, variant.peel)
+        whole[m if peel.axis == m.name else n] = peel.body
+        yield peel
     reduced, part = k.name, tuple[str, ...]()
     if variant.split:
         reduced, part = blocks.name(k, "_rest"), (blocks.name(k, "_part"),)
         yield SplitReduction(k.name, part[0], reduced, Open("split"), variant.split, Open("tile_k"))
-    yield Split(m.name, outer[m], inner[m], Open("tile_m"))
-    yield Split(n.name, outer[n], inner[n], Open("tile_n"))
+    yield Split(whole[m], outer[m], inner[m], Open("tile_m"))
+    yield Split(whole[n], outer[n], inner[n], Open("tile_n"))
     yield Split(reduced, outer[k], inner[k], Open("tile_k"))
     loop = outer[k]
     outer_k = tuple(axis.name for axis in blocks.roles.k if axis != k)
@@ -236,6 +254,9 @@ def _steps(blocks: Blocking, variant: Variant, target: Target) -> Iterator[Step]
     if variant.persistent:
         yield Persist(target.multiprocessors, Open("ctas"))
     yield Order((loop,))
+    if variant.load == "pointer":
+        yield Guard(whole[m], "wrap")
+        yield Guard(whole[n], "wrap")
     yield from _data_steps(blocks, variant, inner, first_pack=2 if variant.joins else 1)
     registers = variant.registers
     yield Tensorize(variant.swap, registers) if variant.dot else ReduceLate()
@@ -244,15 +265,14 @@ def _steps(blocks: Blocking, variant: Variant, target: Target) -> Iterator[Step]
     yield Warps(Open("warps"))
     if variant.joins:
         yield from join_steps(blocks, target)
+    if variant.peel:
+        yield from rest_steps(blocks, variant.peel, variant.load)
 
 
 def _data_steps(
     blocks: Blocking, variant: Variant, inner: dict[Axis, str], first_pack: int
 ) -> Iterator[Step]:
     roles, pointers = blocks.roles, variant.load == "pointer"
-    if pointers:
-        yield Guard(blocks.m.name, "wrap")
-        yield Guard(blocks.n.name, "wrap")
     nest = first_pack
     sides: tuple[tuple[Side, Axis, bool], ...] = (
         ("a", blocks.m, variant.pack_a),

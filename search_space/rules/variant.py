@@ -9,6 +9,7 @@ from typing import Literal
 from search_space import access
 from search_space.expr import Call, Read, reads, walk
 from search_space.rules.pack import wants_k_major
+from search_space.rules.peel import Rest
 from search_space.rules.role import Blocking, extent_of
 from search_space.sketch import Structure
 from search_space.workload import Axis, Precision, Tensor
@@ -36,6 +37,7 @@ class Variant:
     dot: bool = True
     #: Operands whose packed copies have M or N along their rows, not K.
     turned: tuple[Side, ...] = ()
+    peel: Rest | None = None
 
     def copied_axis(self, blocks: Blocking, side: Side) -> Axis | None:
         """Return the axis that runs along the rows of a packed copy, if packing chooses it."""
@@ -56,6 +58,7 @@ class Variant:
         if self.pack_a or self.pack_b:
             words += ["prepared" if self.prepared else "packed"]
         words += ["both"] if len(self.turned) == 2 else []
+        words += ["peeled", self.peel.side] if self.peel else []
         words += ["swapped"] if self.swap else []
         words += ["registers"] if self.registers else []
         words += ["persistent"] if self.persistent else []
@@ -72,10 +75,11 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
     packed = [t for t, is_packed in ((a, variant.pack_a), (b, variant.pack_b)) if is_packed]
     timed = [tensor for tensor in packed if not tensor.constant]
     calls = (node for stage in later for node in walk(stage.value) if isinstance(node, Call))
+    rest = variant.peel
     return Structure(
         batch=extent_of(blocks.others),
-        m=blocks.m.extent,
-        n=blocks.n.extent,
+        m=rest.at if rest and rest.side == "m" else blocks.m.extent,
+        n=rest.at if rest and rest.side == "n" else blocks.n.extent,
         k=extent_of(blocks.roles.k),
         a_dtype=a.dtype,
         b_dtype=b.dtype,
@@ -99,6 +103,8 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         packs=len(timed),
         packed_bytes=2 * sum(tensor.size_bytes for tensor in timed),
         dot=variant.dot,
+        peeled=rest.side if rest else "none",
+        rest=rest.extent if rest else 0,
     )
 
 

@@ -102,6 +102,21 @@ def test_the_check_of_registers_in_flight_finds_one() -> None:
     assert overwritten_in_flight(dot + wait + load) == []
 
 
+def test_both_kernels_of_a_peeled_product_keep_their_promises(pool, schedules, h200) -> None:
+    workload = operators.matmul(1032, 2048, 512, dtype="bfloat16", epilogue=["bias", "gelu"])
+    wish = {"tile_m": 128, "tile_n": 256, "tile_k": 64, "warps": 8}
+    for sketch, schedule in schedules.typical(workload, h200, **wish):
+        if sketch.structure.peeled == "m" and sketch.structure.persistent:
+            program = render(workload, schedule, h200)
+            texts = pool.text(program, h200.triton_target)
+            body, rest = (texts[kernel.name]["ptx"] for kernel in program.kernels)
+            assert PATTERNS["wgmma"] in body
+            assert PATTERNS["tma"] in rest
+            assert {"wgmma", "mma"} & set(program.kernels[1].promises)
+            for kernel in program.kernels:
+                assert all(PATTERNS[p] in texts[kernel.name]["ptx"] for p in kernel.promises)
+
+
 def test_pointer_loads_are_16_byte_copies(pool, schedules, h200) -> None:
     workload = WORKLOADS["square"]
     sketch, schedule = next(iter(schedules.typical(workload, h200)))

@@ -8,6 +8,8 @@ import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from autosched.codegen.render import render
 from autosched.te import operators
@@ -19,7 +21,18 @@ from search_space.program import DescriptorArgument
 from search_space.rules import sketches
 from search_space.schedule import Schedule
 from search_space.sketch import fill
-from search_space.steps import Bind, Guard, Order, ReduceLate, Split, Tile, Unroll
+from search_space.steps import (
+    Bind,
+    Guard,
+    Order,
+    Peel,
+    ReduceLate,
+    Split,
+    Step,
+    Tensorize,
+    Tile,
+    Unroll,
+)
 from search_space.workload import Axis, Stage, Tensor, Workload
 
 EXTENTS = (1, 2, 15, 17, 33, 100)
@@ -129,6 +142,46 @@ def test_operands_through_registers(workload: Workload, schedules, h200) -> None
     assert len(found) == 2
     for schedule in found:
         assert_right(workload, schedule, h200)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        operators.matmul(133, 40, 80, dtype="float16", epilogue=("bias", "residual", "gelu")),
+        operators.matmul(136, 144, 64, dtype="float16", trans_a=True, epilogue=("row_scale",)),
+        operators.batch_matmul(2, 24, 136, 72, dtype="float16", trans_b=True),
+    ],
+    ids=lambda workload: workload.label,
+)
+def test_the_end_of_an_axis_apart(workload: Workload, schedules, h200) -> None:
+    one = replace(h200, multiprocessors=1)
+    peeled = [
+        (sketch, schedule)
+        for sketch, schedule in schedules.random_legal(workload, one, random.Random(2))
+        if sketch.structure.peeled != "none"
+    ]
+    assert len(peeled) >= 2
+    for _, schedule in peeled:
+        assert_right(workload, schedule, one)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(2, 40), min_size=3, max_size=3), st.data())
+def test_any_cut_of_any_axis_is_right(h200, extents: list[int], data: st.DataObject) -> None:
+    workload = operators.matmul(*extents, dtype="float16", epilogue=("bias", "relu"))
+    axis = data.draw(st.sampled_from("ij"))
+    steps: list[Step] = [
+        Peel(axis, "body", "rest", data.draw(st.integers(1, extents["ij".index(axis)] - 1)))
+    ]
+    for nest, own in enumerate(("body", "rest")):
+        for name in "ijk":
+            factor = data.draw(st.sampled_from([16, 32]))
+            steps.append(Split(own if name == axis else name, f"{name}0", f"{name}1", factor, nest))
+        steps.append(Tile((("i1",), ("j1",), ("k1",)), nest))
+        steps.append(Bind(("i0", "j0"), nest=nest))
+        steps.append(Guard(own, data.draw(st.sampled_from(["mask", "wrap"])), nest))
+        steps.append(Tensorize(data.draw(st.booleans()), nest))
+    assert_right(workload, Schedule(tuple(steps)), h200)
 
 
 @pytest.mark.parametrize("trans_b", [False, True])

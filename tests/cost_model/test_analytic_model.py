@@ -53,6 +53,10 @@ LARGE = [
 ]
 
 
+KNOWN = {"tile_m": 128, "tile_n": 256, "tile_k": 64, "stages": 3, "warps": 8, "group": 8}
+KNOWN |= {"parts": 2}
+
+
 @pytest.mark.parametrize(("workload", "measured_us"), LARGE, ids=lambda value: str(value)[:0])
 def test_large_matmuls_want_persistent_descriptors_and_the_largest_block(
     workload: Workload, measured_us: float
@@ -66,6 +70,17 @@ def test_large_matmuls_want_persistent_descriptors_and_the_largest_block(
     assert time_us == pytest.approx(measured_us, rel=0.15)
     known = {"tile_m": 128, "tile_n": 256, "tile_k": 64, "stages": 3, "warps": 8, "group": 4}
     assert predicted(workload, "contraction.descriptor.persistent", **known) < 1.03 * time_us
+
+
+def test_a_last_row_of_blocks_that_costs_a_wave_is_peeled() -> None:
+    """5000 cubed: 800 blocks of 128 x 256 are 7 waves of 132, 780 are 6."""
+    workload = matmul(5000, 5000, 5000, dtype="bfloat16", epilogue=("bias", "residual", "gelu"))
+    first, second, *_ = best_by_sketch(workload)
+    sides = {f"contraction.descriptor.peeled.{side}.persistent" for side in "mn"}
+    assert {first, second} == sides
+    best = predicted(workload, "contraction.descriptor.peeled.m.persistent", **KNOWN)
+    whole = predicted(workload, "contraction.descriptor.persistent", **KNOWN)
+    assert 0.86 < best / whole < 0.95
 
 
 def test_a_square_of_1024_wants_one_wave_of_64_by_128() -> None:

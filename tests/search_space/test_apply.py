@@ -1,6 +1,10 @@
 """Every step on a small matmul: what it leaves, and every refusal, word for word."""
 
+import itertools
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autosched.te import operators
 from search_space.apply import IllegalStep, apply, replay
@@ -16,6 +20,7 @@ from search_space.steps import (
     Guard,
     Order,
     Pack,
+    Peel,
     Persist,
     Pipeline,
     ReduceLate,
@@ -130,6 +135,58 @@ def test_pack_appends_the_nest_that_copies_and_reads_the_copy() -> None:
     assert copy.output == main.tensor["A2"]
 
 
+def test_peel_gives_each_end_of_an_axis_a_nest() -> None:
+    body, rest = after(Peel("i", "ib", "ir", 96))
+    assert (body.extents["ib"], rest.extents["ir"]) == (96, 4)
+    assert body.resolve("i") == variable("ib")
+    assert rest.resolve("i") == variable("ir") + Index((), 96)
+    assert body.output == rest.output
+    assert body.turn == rest.turn
+    assert body.name != rest.name
+
+
+def test_what_was_split_and_packed_before_peeling_is_so_in_both_nests() -> None:
+    nests = after(Pack("A", "A2", (0, 1)), Split("k", "k0", "k1", 32), Peel("i", "ib", "ir", 64))
+    body, _, rest = nests
+    assert rest.definitions["k"] == body.definitions["k"]
+    assert [read.tensor for read in reads(rest.statements[0].value)] == ["A2", "B"]
+
+
+@given(st.lists(st.integers(1, 40), min_size=3, max_size=3), st.data())
+def test_peeled_nests_write_every_element_once(extents: list[int], data: st.DataObject) -> None:
+    axis = data.draw(st.sampled_from("ij"))
+    extents["ij".index(axis)] += 1
+    workload = matmul(*extents)
+    at = data.draw(st.integers(1, workload.extents[axis] - 1))
+    tile = data.draw(st.sampled_from([1, 2, 8, 16]))
+    steps = [Peel(axis, "body", "rest", at), Split("body", "x0", "x1", tile)]
+    written: list[int] = []
+    for nest in after(*steps, Split("rest", "x0", "x1", 4, nest=1), workload=workload):
+        ends = [range(nest.extents[name]) for name in ("x0", "x1")]
+        points = [{"x0": a, "x1": b} for a, b in itertools.product(*ends)]
+        own = nest.peeled[axis]
+        inside = [p for p in points if _value(nest.resolve(own), p) < nest.extents[own]]
+        written += [_value(nest.resolve(axis), point) for point in inside]
+    assert sorted(written) == list(range(workload.extents[axis]))
+
+
+def test_a_descriptor_reads_past_an_end_that_is_the_tensors_alone() -> None:
+    tiled = (
+        Split("ib", "i0", "i1", 16),
+        Split("ir", "i0", "i1", 16, 1),
+        *(Split(x, f"{x}0", f"{x}1", 32, nest) for x in "jk" for nest in (0, 1)),
+        *(Tile((("i1",), ("j1",), ("k1",)), nest) for nest in (0, 1)),
+    )
+    after(Peel("i", "ib", "ir", 88), *tiled, CacheRead("A", "descriptor", 1))
+    with pytest.raises(IllegalStep, match="'ib' overhangs within dimension 0 of 'A'"):
+        after(Peel("i", "ib", "ir", 88), *tiled, CacheRead("A", "descriptor"))
+
+
+def test_what_is_reduced_again_is_not_peeled() -> None:
+    with pytest.raises(IllegalStep, match="a later statement reduces over 'j'"):
+        after(Peel("j", "jb", "jr", 64), workload=matmul(epilogue=("softmax",)))
+
+
 def test_nests_keep_their_numbers_as_others_are_appended() -> None:
     nests = after(
         Pack("A", "A2", (0, 1)),
@@ -202,6 +259,25 @@ REFUSALS = [
     (
         (*TILED, ReduceLate(), Tensorize()),
         "Tensorize: its reduction is late, which the tensor cores do not do",
+    ),
+    ((Peel("i", "b", "r", 100),), "Peel: 'i' has extent 100: nothing is left from 100 on"),
+    ((Peel("i", "b", "r", 0),), "Peel: at is 0; want an integer of at least 1"),
+    ((Peel("i", "b", "b", 64),), "Peel: the name 'b' is given twice"),
+    (
+        (Peel("k", "b", "r", 64),),
+        "Peel: 'k' is reduced: both parts would be needed for each element",
+    ),
+    (
+        (Split("i", "i0", "i1", 4), Peel("i", "b", "r", 64)),
+        "Peel: 'i' has already been split or fused",
+    ),
+    (
+        (SplitReduction("k", "kp", "kr", 4, "workspace", 32), Peel("i", "b", "r", 64)),
+        "Peel: the reduction is shared by 4 programs already",
+    ),
+    (
+        (Peel("i", "b", "r", 64), SplitReduction("k", "kp", "kr", 4, "workspace", 32)),
+        "SplitReduction: 'i' is peeled: the nest holds a part of the output",
     ),
     ((Unroll("k"),), "Unroll: 'k' has 256 steps; 64 is the most"),
     ((Pipeline(17),), "Pipeline: 17 stages; 16 is the most"),

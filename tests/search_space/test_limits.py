@@ -156,6 +156,11 @@ REFUSALS = [
         "group=4 walks the grid as a smaller one does: it has 2 rows and 16 columns of blocks",
     ),
     (
+        {"tile_m": 256, "tile_n": 128},
+        {"peeled": "m", "m": 4992, "rest": 8},
+        "tile_m=256 must divide the 4992 elements that peeling left",
+    ),
+    (
         {"ctas": 2},
         {"persistent": True},
         "ctas=2 must be resident together on a multiprocessor: 1 fit",

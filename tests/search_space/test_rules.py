@@ -4,6 +4,7 @@ import pytest
 
 from autosched.te import operators, text
 from search_space.apply import replay
+from search_space.describe import describe
 from search_space.expr import Affine, Call, Read
 from search_space.rules import NoSketch, sketches
 from search_space.rules.role import contraction
@@ -50,6 +51,32 @@ def test_a_large_aligned_matmul_has_every_way_to_move_data() -> None:
         "contraction.descriptor.direct",
         "contraction.descriptor.direct.persistent",
     }
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "sides"), [(5000, 5000, {"m", "n"}), (5000, 5120, {"m"}), (5120, 5120, set())]
+)
+def test_an_end_that_costs_a_wave_is_peeled(m: int, n: int, sides: set[str]) -> None:
+    found = sketches(operators.matmul(m, n, 1024, dtype="bfloat16", epilogue=("bias",)), H200)
+    peeled = [sketch for sketch in found if "peeled" in sketch.name]
+    assert {sketch.structure.peeled for sketch in peeled} == sides
+    for sketch in peeled:
+        schedule = fill(sketch, {c.name: min(c.domain) for c in sketch.choices})
+        body, rest = replay(sketch.workload, schedule)
+        tiles = [body.extents[f"{axis}0"] for axis in "ij"]
+        assert not {"i_body", "j_body"} & set(body.overhangs), tiles
+        stage = rest.group_extent(2) * (rest.group_extent(0) + rest.group_extent(1)) * 2
+        assert rest.stages * stage <= H200.shared_memory_per_block_bytes // 2
+        assert rest.extents["i0"] * rest.extents["j0"] >= H200.multiprocessors
+
+
+def test_what_a_peeled_schedule_leaves_is_described_as_its_sketch_does() -> None:
+    workload = operators.matmul(5000, 5120, 1024, dtype="bfloat16")
+    sketch = next(s for s in sketches(workload, H200) if "peeled" in s.name)
+    choices = {c.name: min(c.domain) for c in sketch.choices}
+    description = describe(workload, replay(workload, fill(sketch, choices)))
+    assert description is not None
+    assert description.structure == sketch.structure
 
 
 def test_rows_of_700_are_read_by_pointers_or_packed_first() -> None:
