@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosched.codegen.render import render
-from autosched.te import operators
+from autosched.te import operators, text
 from measure.interpret import check
 from measure.measurement import Evidence
 from search_space.apply import IllegalStep
@@ -182,6 +182,23 @@ def test_any_cut_of_any_axis_is_right(h200, extents: list[int], data: st.DataObj
         steps.append(Guard(own, data.draw(st.sampled_from(["mask", "wrap"])), nest))
         steps.append(Tensorize(data.draw(st.booleans()), nest))
     assert_right(workload, Schedule(tuple(steps)), h200)
+
+
+def test_an_operand_that_all_batches_share_by_a_stride_of_0(schedules, h200) -> None:
+    stored = {
+        "A": text.Stored((3, 40, 64), "float16"),
+        "B": text.Stored((3, 64, 48), "float16", (0, 48, 1)),
+    }
+    workload = text.parse(
+        "C[b,i,j] += A[b,i,k] * B[b,k,j]",
+        sizes={"b": 3, "i": 40, "j": 48, "k": 64},
+        inputs=stored,
+    )
+    found = list(schedules.typical(workload, h200))
+    assert found
+    assert not any("descriptor" in sketch.name for sketch, _ in found)
+    for _, schedule in found:
+        assert_right(workload, schedule, h200)
 
 
 @pytest.mark.parametrize("trans_b", [False, True])
