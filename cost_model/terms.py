@@ -32,6 +32,7 @@ from cost_model.traffic import (
     split_bytes,
 )
 from search_space.limits import Case, ceil_div, first_operand_bytes
+from search_space.rules.peel import NARROW_REST, WHOLE
 
 #: How sharply the larger of two overlapping times hides the smaller: the norm that joins them.
 OVERLAP = 8.0
@@ -60,6 +61,8 @@ STARTED_US = 0.12
 #: Time from a program's last store to its knowing whether it is the last, and from there to its
 #: first loads, microseconds: two turns to L2.
 ARRIVAL_US = 1.5
+#: Rate of the dots of a block of 128 x 128, alone on its multiprocessor, over their peak.
+WIDE_REST_RATE = 0.8
 #: Time that a persistent kernel takes to set out on its walk, microseconds.
 WALK_US = 0.15
 
@@ -260,17 +263,24 @@ def _join_us(case: Case, unit: Machine) -> Any:
 
 def _rest_us(case: Case, unit: Machine) -> float:
     """Time of the nest of what was peeled: its traffic from memory at the rate of a kernel of one
-    wave, or its dots by mma.sync, and the latency of its first loads and last stores."""
+    wave, or its dots, and the latency of its first loads and last stores.
+
+    Few rows are multiplied by mma.sync on all multiprocessors; more of them in whole blocks, by
+    the busiest.
+    """
     s = case.structure
     if s.peeled == "none":
         return 0.0
-    operations = 2.0 * s.batch * peeled_elements(case) * s.k
-    rate = (
-        rates.MMA_SYNC_RATE
-        * unit.operations_per_clock
-        * case.target.multiprocessors
-        * unit.clock_hz
-    )
+    if s.rest <= NARROW_REST:
+        elements = s.batch * peeled_elements(case) / case.target.multiprocessors
+        rate = rates.MMA_SYNC_RATE
+    else:
+        across = s.n if s.peeled == "m" else s.m
+        blocks = s.batch * ceil_div(s.rest, WHOLE) * ceil_div(across, WHOLE)
+        elements = float(ceil_div(blocks, case.target.multiprocessors) * WHOLE**2)
+        rate = WIDE_REST_RATE
+    operations = 2.0 * elements * s.k
+    rate *= unit.operations_per_clock * unit.clock_hz
     memory = rest_bytes(case) * (1 + TAIL) / unit.memory_bytes_per_s
     ends = rates.START_US[s.load] + rates.L2_LATENCY_US[s.load] + rates.MEMORY_LATENCY_US
     return 1e6 * max(memory, operations / rate) + ends + DRAIN_US

@@ -22,7 +22,7 @@ from search_space.rules.pack import (
     turning_square,
     wants_packing,
 )
-from search_space.rules.peel import SIDES, pays_to_peel, peel_step, rest_of, rest_steps
+from search_space.rules.peel import SIDES, peel_step, rest_of, rest_steps
 from search_space.rules.role import Blocking, Contraction, blocking, contraction, extent_of
 from search_space.rules.rows import row_domains, suits_rows
 from search_space.rules.variant import (
@@ -192,8 +192,7 @@ def _peeled_variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
     """Yield the variants for large outputs once more, the end of an axis computed apart."""
     large = "descriptor" if "tma" in target.features else "pointer"
     for side in SIDES:
-        if pays_to_peel(blocks, side, target):
-            rest = rest_of(blocks, side, target)
+        if rest := rest_of(blocks, side, target):
             for variant in _plain_variants(blocks.roles, target):
                 if variant.load == large and not variant.split and not variant.swap:
                     yield replace(variant, peel=rest)

@@ -1,9 +1,9 @@
 """The end of an axis in a nest of its own: where that saves a wave, and how the nest runs.
 
 A last row of blocks that holds a few rows of a block costs as much as any other, and a whole wave
-where it is the one that passes a multiple of the multiprocessors. The nest of the rest leaves no
-choices open: it reads one operand whole and computes little, so what counts is that enough of it
-is in flight.
+where it is the one that passes a multiple of the multiprocessors. So does a last wave of few
+blocks; in smaller blocks, spread over all multiprocessors, it takes about half the time. The nest
+of the rest leaves no choices open.
 """
 
 from __future__ import annotations
@@ -36,13 +36,19 @@ SIDES: tuple[Side, ...] = ("m", "n")
 
 #: Where an axis is cut: at the last whole block of this many elements.
 WHOLE = 128
-#: Blocks of large products, by which waves are counted.
-BLOCKS = ((128, 256), (256, 128), (128, 128))
-#: A nest of more rows than this is no rest: it computes as much as it saves.
-LARGEST_REST = 64
+#: Blocks of large products, by which waves are counted, and what a wave of each costs. Half the
+#: elements take a little more than half the time: they load more for each product.
+BLOCKS = {(128, 256): 1.0, (256, 128): 1.0, (128, 128): 0.53}
+#: A rest of at most so many rows reads one operand and computes next to nothing.
+NARROW_REST = 64
+#: Time of such a rest in waves of the body, and of a wider one for each of its own waves: a block
+#: of half the elements, alone on its multiprocessor.
+NARROW_WAVES, WIDE_WAVES = 0.25, 0.6
+#: Share of the waves that must be left to make a launch more worth while.
+SAVING = 0.98
 #: Bytes of K that a block of the rest holds, and of loads that one program keeps in flight.
 DEPTH_BYTES = 128
-RING_BYTES = 72 * 1024
+RING_BYTES = 100 * 1024
 STAGES = 6
 
 
@@ -65,34 +71,65 @@ class Rest:
         return self.tile_m < 64 <= self.tile_n
 
 
-def pays_to_peel(blocks: Blocking, side: Side, target: Target) -> bool:
-    """Whether whole blocks alone would take fewer waves, by one way to cut the output at least."""
+def rest_of(blocks: Blocking, side: Side, target: Target) -> Rest | None:
+    """Return the end of an axis that is best computed apart, or None where that saves too little.
+
+    Two ends are considered: what is left of the last whole block, and what would run in a last
+    wave that leaves most multiprocessors idle.
+    """
     axis = _axis(blocks, side)
-    rest = axis.extent % WHOLE
-    if not 0 < rest <= LARGEST_REST or axis.extent < WHOLE or axis in blocks.roles.whole:
-        return False
-    batch = extent_of(blocks.others)
+    if axis.extent < WHOLE or axis in blocks.roles.whole:
+        return None
     extents = (blocks.m.extent, blocks.n.extent)
-    cut = (extents[0] - rest, extents[1]) if side == "m" else (extents[0], extents[1] - rest)
-    whole = [b for b in BLOCKS if (axis.extent - rest) % b["mn".index(side)] == 0]
-    return any(
-        _waves(batch, cut, block, target) < _waves(batch, extents, block, target) for block in whole
-    )
+    batch = extent_of(blocks.others)
+    whole = min(_waves(batch, extents, block, target) for block in BLOCKS)
+    best, least = 0, SAVING * whole
+    for at in sorted({axis.extent // WHOLE * WHOLE, *_wave_ends(batch, extents, side, target)}):
+        if not 0 < at < axis.extent:
+            continue
+        cut = (at, extents[1]) if side == "m" else (extents[0], at)
+        blocks_there = [b for b in BLOCKS if at % b["mn".index(side)] == 0]
+        if not blocks_there:
+            continue
+        body = min(_waves(batch, cut, block, target) for block in blocks_there)
+        waves = body + _rest_waves(batch, extents, side, at, target)
+        if waves < least:
+            best, least = at, waves
+    return _rest(blocks, side, best, target) if best else None
 
 
-def _waves(batch: int, extents: tuple[int, int], block: tuple[int, int], target: Target) -> int:
+def _wave_ends(batch: int, extents: tuple[int, int], side: Side, target: Target) -> Iterator[int]:
+    """Yield where the blocks of an axis stop filling whole waves, by every way to cut it."""
+    along = "mn".index(side)
+    for block in BLOCKS:
+        across = batch * -(-extents[1 - along] // block[1 - along])
+        full = extents[along] // block[along] * across // target.multiprocessors
+        yield full * target.multiprocessors // across * block[along]
+
+
+def _waves(batch: int, extents: tuple[int, int], block: tuple[int, int], target: Target) -> float:
+    """Count waves, in those of the largest blocks."""
     tiles = batch * -(-extents[0] // block[0]) * -(-extents[1] // block[1])
-    return -(-tiles // target.multiprocessors)
+    return -(-tiles // target.multiprocessors) * BLOCKS[block]
 
 
-def rest_of(blocks: Blocking, side: Side, target: Target) -> Rest:
-    """Return the end of an axis past its last whole block and the blocks that it is computed in:
-    as large across it as leaves every multiprocessor one."""
+def _rest_waves(batch: int, extents: tuple[int, int], side: Side, at: int, target: Target) -> float:
+    """Estimate the time of the nest of the rest, in waves of the body's blocks."""
+    along = "mn".index(side)
+    rest, across = extents[along] - at, extents[1 - along]
+    if rest <= NARROW_REST:
+        return NARROW_WAVES
+    tiles = batch * -(-rest // WHOLE) * -(-across // WHOLE)
+    return WIDE_WAVES * -(-tiles // target.multiprocessors)
+
+
+def _rest(blocks: Blocking, side: Side, at: int, target: Target) -> Rest:
+    """Return the rest and its blocks: as large across it as leaves every multiprocessor one."""
     axis, across = _axis(blocks, side), blocks.n if side == "m" else blocks.m
-    at = axis.extent // WHOLE * WHOLE
-    along = max(16, _power_above(axis.extent - at))
-    width, batch = 128, extent_of(blocks.others)
-    while width > 32 and batch * -(-across.extent // width) < target.multiprocessors:
+    along = min(WHOLE, max(16, _power_above(axis.extent - at)))
+    width, batch = WHOLE, extent_of(blocks.others)
+    wide = axis.extent - at > NARROW_REST
+    while not wide and width > 32 and batch * -(-across.extent // width) < target.multiprocessors:
         width //= 2
     element = size_bytes(blocks.a.dtype)
     tile_k = max(16, min(DEPTH_BYTES // element, _power_above(blocks.k.extent)))

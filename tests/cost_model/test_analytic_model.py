@@ -83,6 +83,14 @@ def test_a_last_row_of_blocks_that_costs_a_wave_is_peeled() -> None:
     assert 0.86 < best / whole < 0.95
 
 
+def test_a_last_wave_of_few_blocks_is_peeled() -> None:
+    workload = matmul(1024, 22016, 4096, dtype="float16")
+    best = predicted(workload, "contraction.descriptor.peeled.n.persistent", **KNOWN)
+    whole = predicted(workload, "contraction.descriptor.persistent", **KNOWN)
+    assert 0.9 < best / whole < 0.98
+    assert next(iter(best_by_sketch(workload))) == "contraction.descriptor.peeled.n.persistent"
+
+
 def test_a_square_of_1024_wants_one_wave_of_64_by_128() -> None:
     workload = matmul(1024, 1024, 1024, dtype="float16")
     best = best_by_sketch(workload)

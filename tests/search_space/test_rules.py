@@ -54,12 +54,17 @@ def test_a_large_aligned_matmul_has_every_way_to_move_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "sides"), [(5000, 5000, {"m", "n"}), (5000, 5120, {"m"}), (5120, 5120, set())]
+    ("m", "n", "ends"),
+    [
+        (5000, 5000, {("m", 8), ("n", 8)}),
+        (5000, 5120, {("m", 8), ("n", 256)}),
+        (4096, 4096, set()),
+    ],
 )
-def test_an_end_that_costs_a_wave_is_peeled(m: int, n: int, sides: set[str]) -> None:
+def test_an_end_that_costs_a_wave_is_peeled(m: int, n: int, ends: set[tuple[str, int]]) -> None:
     found = sketches(operators.matmul(m, n, 1024, dtype="bfloat16", epilogue=("bias",)), H200)
     peeled = [sketch for sketch in found if "peeled" in sketch.name]
-    assert {sketch.structure.peeled for sketch in peeled} == sides
+    assert {(s.structure.peeled, s.structure.rest) for s in peeled} == ends
     for sketch in peeled:
         schedule = fill(sketch, {c.name: min(c.domain) for c in sketch.choices})
         body, rest = replay(sketch.workload, schedule)
@@ -67,7 +72,17 @@ def test_an_end_that_costs_a_wave_is_peeled(m: int, n: int, sides: set[str]) -> 
         assert not {"i_body", "j_body"} & set(body.overhangs), tiles
         stage = rest.group_extent(2) * (rest.group_extent(0) + rest.group_extent(1)) * 2
         assert rest.stages * stage <= H200.shared_memory_per_block_bytes // 2
-        assert rest.extents["i0"] * rest.extents["j0"] >= H200.multiprocessors
+        if sketch.structure.rest == 8:
+            assert rest.extents["i0"] * rest.extents["j0"] >= H200.multiprocessors
+
+
+def test_a_last_wave_of_few_blocks_is_peeled() -> None:
+    """8 x 86 blocks of 128 x 256 are 5.2 waves of 132; 8 x 82 are 5."""
+    workload = operators.matmul(1024, 22016, 4096, dtype="float16")
+    peeled = [sketch for sketch in sketches(workload, H200) if "peeled" in sketch.name]
+    assert {(s.structure.peeled, s.structure.n, s.structure.rest) for s in peeled} == {
+        ("n", 82 * 256, 4 * 256)
+    }
 
 
 def test_what_a_peeled_schedule_leaves_is_described_as_its_sketch_does() -> None:
