@@ -1,34 +1,51 @@
 """How torch's library computes a workload best: the baseline to compare with.
 
 Found by structure, from the expression alone: one product of two operands, summed over one axis,
-and a chain of elementwise steps on it. Knows nothing of programs.
+and a chain of elementwise steps on it, perhaps the softmax of its rows. Where torch has several
+ways to write it they are the workload's *forms*; which is fastest only a GPU can say. Knows nothing
+of programs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
 
+from measure.tensor import TORCH_DTYPES
 from search_space.expr import Call, Cast, Const, Expr, Read, derived, walk
 from search_space.workload import Workload
 
 #: Computes the workload from its inputs, in order, into the output given.
 LibraryCall = Callable[[Sequence[torch.Tensor], torch.Tensor], None]
 
+_HALVES = ("float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to write a workload in torch: what is called, in order, and what calls it."""
+
+    name: str
+    call: LibraryCall
+
 
 @dataclass(frozen=True)
 class _View:
     """An input of the workload with its dimensions permuted.
 
-    ``trailing`` adds a last dimension of 1: one element for each row of the product.
+    ``trailing`` adds a last dimension of 1: one element for each row of the product. ``single``
+    says that it is one element.
     """
 
     position: int
     order: tuple[int, ...]
+    dtype: str
     trailing: bool = False
+    single: bool = False
 
     def of(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         view = inputs[self.position].permute(self.order)
@@ -44,8 +61,12 @@ class _Step:
 
 
 @dataclass(frozen=True)
-class _Product:
-    """``out[order] = steps(a @ b)``; a is [*batch, m, k], b [*batch, k, n]."""
+class Product:
+    """``out[order] = steps(a @ b)``; a is [*batch, m, k], b [*batch, k, n].
+
+    ``most_fused`` bounds the steps that the product's own call takes along; ``by`` names a call
+    that is not the usual one: "linear" or "mv".
+    """
 
     a: _View
     b: _View
@@ -53,15 +74,55 @@ class _Product:
     steps: tuple[_Step, ...]
     dtype: str
     out_dtype: str
-    tf32: bool
+    precision: str
+    #: The extents of m and n.
+    sizes: tuple[int, int]
+    most_fused: int = 3
+    by: str = ""
 
     @property
     def batched(self) -> bool:
+        """Whether there is more than one product."""
         return len(self.a.order) > 2
 
+    @property
+    def name(self) -> str:
+        """What is called, in order."""
+        head, fused = self._head
+        return ", ".join((head, *(step.function for step in self.steps[fused:])))
+
+    @property
+    def _head(self) -> tuple[str, int]:
+        """What forms the product on a GPU, and how many steps it takes along."""
+        if self.dtype == "int8":
+            return "_int_mm", 0
+        if self.dtype == "float8_e4m3":
+            return "_scaled_mm", _scaled_steps(self.steps[: self.most_fused], self.out_dtype)
+        if self.dtype != self.out_dtype:
+            return ("bmm" if self.batched else "mm") + f"(out_dtype={self.out_dtype})", 0
+        fused, whole = 0, len(self.a.order) <= 3
+        first, second = (*self.steps[: self.most_fused], None, None)[:2]
+        if first and first.function == "add" and isinstance(first.operand, _View):
+            dims = len(first.operand.order) + first.operand.trailing
+            if self.by == "linear" and dims == 1:
+                return "linear", 1
+            gelu = second is not None and second.function in ("relu", "gelu_tanh")
+            if not self.batched and dims == 1 and gelu and self.out_dtype in _HALVES:
+                return "_addmm_activation", 2
+            if not self.by and not self.batched:
+                return "addmm", 1
+            fused = int(self.batched and whole and dims == 3)
+        elif first and first.function == "mul" and not isinstance(first.operand, _View):
+            if not self.batched and not self.by and first.operand is not None:
+                return "addmm(alpha)", 1
+        if fused:
+            return "baddbmm", 1
+        return self.by or ("mm" if not self.batched else "bmm" if whole else "matmul"), 0
+
     def __call__(self, inputs: Sequence[torch.Tensor], output: torch.Tensor) -> None:
+        """Compute into ``output``."""
         out = output.permute(self.order)
-        if not self.tf32:
+        if self.precision != "tf32" or self.dtype != "float32":
             self._compute(inputs, out)
             return
         torch.set_float32_matmul_precision("high")
@@ -72,70 +133,92 @@ class _Product:
 
     def _compute(self, inputs: Sequence[torch.Tensor], out: torch.Tensor) -> None:
         done = self._multiply(inputs, self.a.of(inputs), self.b.of(inputs), out)
+        self.finished(inputs, out, done)
+
+    def finished(
+        self, inputs: Sequence[torch.Tensor], out: torch.Tensor, done: int = 0
+    ) -> torch.Tensor:
+        """Apply all steps but the first ``done`` to a product, in place, and return it."""
         for step in self.steps[done:]:
             _apply(step, inputs, out)
+        return out
 
     def _multiply(
         self, inputs: Sequence[torch.Tensor], a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
     ) -> int:
         """Form the product in ``out``, with as many steps as one call takes; return how many."""
-        first = self.steps[0] if self.steps else None
-        if self.dtype == "int8":
-            torch._int_mm(a, b, out=out)
-        elif self.dtype == "float8_e4m3":
-            return _scaled(self.steps, inputs, a, b, out)
-        elif self.dtype != self.out_dtype:
-            product = torch.bmm if self.batched else torch.mm
-            product(a, b, out_dtype=out.dtype, out=out)
-        elif first is None or self.batched:
-            return self._multiply_batch(inputs, a, b, out, first)
-        elif first.function == "add" and isinstance(first.operand, _View):
-            return self._multiply_add(first.operand.of(inputs), a, b, out)
-        elif first.function == "mul" and isinstance(first.operand, float):
-            torch.addmm(out, a, b, beta=0, alpha=first.operand, out=out)
-            return 1
-        else:
-            torch.mm(a, b, out=out)
-        return 0
-
-    def _multiply_batch(
-        self,
-        inputs: Sequence[torch.Tensor],
-        a: torch.Tensor,
-        b: torch.Tensor,
-        out: torch.Tensor,
-        first: _Step | None,
-    ) -> int:
-        if not self.batched:
-            torch.mm(a, b, out=out)
-            return 0
-        if (
-            out.dim() == 3
-            and first
-            and first.function == "add"
-            and isinstance(first.operand, _View)
-        ):
-            added = first.operand.of(inputs)
-            if added.dim() == 3:
-                torch.baddbmm(added, a, b, out=out)
+        head, fused = self._head
+        added = None
+        if fused and self.steps[0].function == "add" and isinstance(self.steps[0].operand, _View):
+            added = self.steps[0].operand.of(inputs)
+        match head:
+            case "_int_mm":
+                torch._int_mm(a, b, out=out)
+            case "_scaled_mm":
+                torch._scaled_mm(a, b, **self.scaling(inputs, _one(out.device)), out=out)
+            case "linear":
+                torch._C._nn.linear(a, b.t(), added, out=out)  # type: ignore[attr-defined]
+            case "mv" if self.sizes[0] == 1:
+                torch.mv(b.t(), a[0], out=out[0])
+            case "mv":
+                torch.mv(a, b[:, 0], out=out[:, 0])
+            case "addmm(alpha)":
+                factor = self.steps[0].operand
+                assert isinstance(factor, float)  # noqa: S101  what _head saw
+                torch.addmm(out, a, b, beta=0, alpha=factor, out=out)
+            case "_addmm_activation" if out.is_cuda and added is not None:
+                gelu = self.steps[1].function == "gelu_tanh"
+                torch._addmm_activation(added, a, b, use_gelu=gelu, out=out)
+            case "addmm" | "_addmm_activation" if added is not None:
+                torch.addmm(added, a, b, out=out)
                 return 1
-        if out.dim() == 3:
-            torch.bmm(a, b, out=out)
-        else:
-            torch.matmul(a, b, out=out)
-        return 0
+            case "baddbmm" if added is not None:
+                torch.baddbmm(added, a, b, out=out)
+            case _ if self.dtype != self.out_dtype:
+                _multiply_wide(a, b, out)
+            case _:
+                torch.matmul(a, b, out=out)
+        return fused
 
-    def _multiply_add(
-        self, added: torch.Tensor, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
-    ) -> int:
-        """Add in the same call, and apply an activation in it where the library can."""
-        second = self.steps[1].function if len(self.steps) > 1 else ""
-        fused = added.dim() == 1 and second in ("relu", "gelu_tanh") and out.is_cuda
-        if fused and out.element_size() == 2:
-            torch._addmm_activation(added, a, b, use_gelu=second == "gelu_tanh", out=out)
-            return 2
-        torch.addmm(added, a, b, out=out)
-        return 1
+    def scaling(self, inputs: Sequence[torch.Tensor], one: torch.Tensor) -> dict[str, Any]:
+        """Return what ``_scaled_mm`` takes beside 8-bit operands, as many steps as it can.
+
+        ``one`` is the scale of an operand that has none.
+        """
+        _, fused = self._head
+        operands = [s.operand.of(inputs) for s in self.steps[:fused] if isinstance(s.operand, _View)]
+        scales = [x.reshape(()) for x in operands if x.numel() == 1]
+        bias = operands[-1] if len(scales) < fused else None
+        scales += [one] * (2 - len(scales))
+        return {
+            "scale_a": scales[0],
+            "scale_b": scales[1],
+            "bias": bias,
+            "out_dtype": TORCH_DTYPES[self.out_dtype],
+            "use_fast_accum": self.precision == "fast",
+        }
+
+    @property
+    def fused(self) -> int:
+        """How many steps the product's own call takes along."""
+        return self._head[1]
+
+
+@lru_cache(maxsize=8)
+def _one(device: torch.device) -> torch.Tensor:
+    """Return the scale of an operand that has none; kept, so that no call fills it anew."""
+    return torch.ones((), dtype=torch.float32, device=device)
+
+
+def _multiply_wide(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    """Multiply 16-bit operands into float32 sums that nobody rounds."""
+    if not out.is_cuda:  # only CUDA has such a product
+        out.copy_(torch.matmul(a.to(out.dtype), b.to(out.dtype)))
+    elif out.dim() == 2:
+        torch.mm(a, b, out_dtype=out.dtype, out=out)
+    else:
+        flat = (x.reshape(-1, *x.shape[-2:]) for x in (a, b))
+        torch.bmm(*flat, out_dtype=out.dtype, out=out.view(-1, *out.shape[-2:]))
 
 
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -155,15 +238,42 @@ _OPERATIONS: dict[str, Callable[[torch.Tensor, Any], Any]] = {
 
 
 def library_call(workload: Workload) -> LibraryCall | None:
-    """Return how torch computes ``workload`` best, or None where no single product matches."""
+    """Return how torch computes ``workload`` best as a rule, or None where it has no form."""
+    return next((form.call for form in library_forms(workload)), None)
+
+
+def library_forms(workload: Workload) -> tuple[Form, ...]:
+    """Return the ways to write ``workload`` in torch, the best as a rule first; or none.
+
+    Not all need be right: rounding the scores of a softmax to 16 bits may cost too much.
+    """
+    if (product := library_product(workload)) is not None:
+        return tuple(Form(form.name, form) for form in _variants(product))
+    if (scores := softmax_product(workload)) is None:
+        return ()
+    found = [Form(f"{form.name}, softmax", _Softmax(form)) for form in _variants(scores)]
+    if scores.dtype in _HALVES and scores.out_dtype == scores.dtype:
+        wide = replace(scores, out_dtype="float32")
+        found.insert(0, Form(f"{wide.name}, softmax, to {scores.out_dtype}", _WideSoftmax(wide)))
+    return tuple(found)
+
+
+def _variants(product: Product) -> list[Product]:
+    """Return a product by each of the calls that torch has for it, the most fused first."""
+    found = [product]
+    plain = product.dtype == product.out_dtype and not product.batched
+    if plain and product.b.order == (1, 0):
+        found.append(replace(product, by="linear", most_fused=1))
+    if plain and 1 in product.sizes:
+        found.append(replace(product, by="mv", most_fused=0))
+    found += [replace(product, most_fused=most) for most in range(product.fused - 1, -1, -1)]
+    return list({form.name: form for form in reversed(found)}.values())[::-1]
+
+
+def library_product(workload: Workload) -> Product | None:
+    """Return ``workload`` as one product and steps on it, or None if it is none."""
     summed, last = workload.stages[0], workload.stages[-1]
-    if summed.reducer != "sum":
-        return None
-    if (rows := _softmax_argument(workload)) is not None:
-        before = replace(workload, stages=(summed, replace(last, value=rows)))
-        product = library_call(before)
-        return None if product is None else _Softmax(product)
-    if len(workload.stages) > 2:
+    if summed.reducer != "sum" or len(workload.stages) > 2:
         return None
     steps: list[_Step] | None = []
     if last is not summed:
@@ -175,6 +285,15 @@ def library_call(workload: Workload) -> LibraryCall | None:
     return _product(workload, summed.value, _axes_of(summed.index), tuple(steps))
 
 
+def softmax_product(workload: Workload) -> Product | None:
+    """Return the scores whose row softmax ``workload`` is, rounded to its dtype; None if none."""
+    rows = _softmax_argument(workload)
+    if rows is None:
+        return None
+    summed, last = workload.stages[0], workload.stages[-1]
+    return library_product(replace(workload, stages=(summed, replace(last, value=rows))))
+
+
 @dataclass(frozen=True)
 class _Softmax:
     """The softmax along the last dimension of what another call leaves in the output."""
@@ -184,6 +303,18 @@ class _Softmax:
     def __call__(self, inputs: Sequence[torch.Tensor], output: torch.Tensor) -> None:
         self.product(inputs, output)
         torch.softmax(output, -1, out=output)
+
+
+@dataclass(frozen=True)
+class _WideSoftmax:
+    """The softmax of float32 scores, rounded once."""
+
+    product: LibraryCall
+
+    def __call__(self, inputs: Sequence[torch.Tensor], output: torch.Tensor) -> None:
+        scores = torch.empty(output.shape, dtype=torch.float32, device=output.device)
+        self.product(inputs, scores)
+        output.copy_(torch.softmax(scores, -1, out=scores))
 
 
 def _softmax_argument(workload: Workload) -> Expr | None:
@@ -223,7 +354,7 @@ def _axes_of(index: Sequence[Any]) -> tuple[str | None, ...]:
 
 def _product(
     workload: Workload, value: Expr, out_axes: tuple[str | None, ...], steps: tuple[_Step, ...]
-) -> LibraryCall | None:
+) -> Product | None:
     match value:
         case Call("mul", (Read() as left, Read() as right)):
             pass
@@ -249,14 +380,15 @@ def _product(
     dtype = workload.tensors[left.tensor].dtype
     if workload.tensors[right.tensor].dtype != dtype:
         return None
-    return _Product(
-        _View(names.index(left.tensor), tuple(a.index(x) for x in (*batch, *m, *k))),
-        _View(names.index(right.tensor), tuple(b.index(x) for x in (*batch, *k, *n))),
+    return Product(
+        _View(names.index(left.tensor), tuple(a.index(x) for x in (*batch, *m, *k)), dtype),
+        _View(names.index(right.tensor), tuple(b.index(x) for x in (*batch, *k, *n)), dtype),
         order,
         steps,
         dtype,
         workload.output.dtype,
-        dtype == "float32" and workload.precision == "tf32",
+        workload.precision,
+        (workload.extents[m[0]], workload.extents[n[0]]),
     )
 
 
@@ -301,12 +433,13 @@ def _operand(
     if not isinstance(value, Read) or value.tensor not in names:
         return None
     axes, position = _axes_of(value.index), names.index(value.tensor)
-    if workload.tensors[value.tensor].elements == 1:
-        return _View(position, tuple(range(len(axes))))
+    tensor, view = workload.tensors[value.tensor], tuple(range(len(axes)))
+    if tensor.elements == 1:
+        return _View(position, view, tensor.dtype, single=True)
     if axes and axes == out_axes[-len(axes) :]:
-        return _View(position, tuple(range(len(axes))))
+        return _View(position, view, tensor.dtype)
     if axes and axes == out_axes[-1 - len(axes) : -1]:
-        return _View(position, tuple(range(len(axes))), trailing=True)
+        return _View(position, view, tensor.dtype, trailing=True)
     return None
 
 
@@ -319,42 +452,15 @@ def _apply(step: _Step, inputs: Sequence[torch.Tensor], out: torch.Tensor) -> No
     _OPERATIONS[step.function](out, operand)
 
 
-def _scaled(
-    steps: Sequence[_Step],
-    inputs: Sequence[torch.Tensor],
-    a: torch.Tensor,
-    b: torch.Tensor,
-    out: torch.Tensor,
-) -> int:
-    """Multiply 8-bit floats, accumulating fast as the library does by default.
-
-    Up to two factors of one element and a bias go into the call; return how many steps did.
-    """
-    scales: list[torch.Tensor] = []
+def _scaled_steps(steps: Sequence[_Step], out_dtype: str) -> int:
+    """Return how many steps ``_scaled_mm`` takes: up to two factors of one element, and a bias."""
+    done = 0
     for step in steps[:2]:
-        if step.function == "mul" and isinstance(step.operand, _View):
-            scale = step.operand.of(inputs)
-            if scale.numel() == 1:
-                scales.append(scale.view(()))
-                continue
-        break
-    done = len(scales)
-    one = torch.ones((), dtype=torch.float32, device=a.device)
-    scales += [one] * (2 - done)
-    bias = None
+        if step.function != "mul" or not isinstance(step.operand, _View) or not step.operand.single:
+            break
+        done += 1
     if len(steps) > done and steps[done].function == "add":
         operand = steps[done].operand
-        added = operand.of(inputs) if isinstance(operand, _View) else None
-        if added is not None and added.dim() == 1 and added.dtype == out.dtype:
-            bias, done = added, done + 1
-    torch._scaled_mm(
-        a,
-        b,
-        scale_a=scales[0],
-        scale_b=scales[1],
-        bias=bias,
-        out_dtype=out.dtype,
-        use_fast_accum=True,
-        out=out,
-    )
+        if isinstance(operand, _View) and not operand.single and len(operand.order) == 1:
+            return done + (not operand.trailing and operand.dtype == out_dtype)
     return done

@@ -1,17 +1,21 @@
 """A workload as plain torch code, and what torch's own compiler makes of it.
 
-What a user of PyTorch would write: one product, then elementwise operations on its result, for
-the compiler to fuse and tune. Knows nothing of our programs.
+What a user of PyTorch would write: one product, then elementwise operations on its result, perhaps
+a softmax of its rows, for the compiler to fuse and tune. Where there are several ways to write it
+they come as *forms*, the one to try first at the front. Knows nothing of our programs.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from measure.library import Product, library_product, softmax_product
 from measure.reference import FUNCTIONS
 from measure.tensor import TORCH_DTYPES
 from search_space.expr import Call, Cast, Const, Expr, Read
@@ -23,24 +27,41 @@ Function = Callable[..., torch.Tensor]
 
 
 class NoPlainForm(ValueError):
-    """A workload that is not one product with elementwise operations on it."""
+    """A workload that is not one product with elementwise operations or a row softmax on it."""
 
 
-def compiled(workload: Workload) -> Function:
-    """Return the plain form compiled and tuned by torch; compiling happens at the first call.
+@dataclass(frozen=True)
+class PlainForm:
+    """One way to write a workload: how it forms the product, and what computes it."""
 
-    Raises NoPlainForm. Precision is set around each call, compiling included.
+    name: str
+    function: Function
+
+
+def compiled(workload: Workload, function: Function) -> Function:
+    """Return a plain form compiled and tuned by torch; compiling happens at the first call.
+
+    Precision is set around each call, compiling included.
     """
     torch._dynamo.reset()
-    function = torch.compile(plain(workload), mode=MODE, fullgraph=True, dynamic=False)
+    use_all_cores()
+    built = torch.compile(function, mode=MODE, fullgraph=True, dynamic=False)
     mode = "high" if workload.precision == "tf32" else "highest"
 
     def call(*inputs: torch.Tensor) -> torch.Tensor:
         with _precision(mode):
-            result: torch.Tensor = function(*inputs)
+            result: torch.Tensor = built(*inputs)
             return result
 
     return call
+
+
+def use_all_cores() -> None:
+    """Let the compiler work on every core, unless the user has said on how many."""
+    from torch._inductor import config  # noqa: PLC0415  takes a second to import
+
+    if "TORCHINDUCTOR_COMPILE_THREADS" not in os.environ:
+        config.compile_threads = max(config.compile_threads or 1, len(os.sched_getaffinity(0)))
 
 
 @contextmanager
@@ -53,18 +74,40 @@ def _precision(mode: str) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def plain(workload: Workload) -> Function:
-    """Return ``workload`` as torch operations that allocate their result; raises NoPlainForm."""
+def plain_forms(workload: Workload, device: torch.device) -> tuple[PlainForm, ...]:
+    """Return the ways to write ``workload`` as torch operations that allocate their result.
+
+    Raises NoPlainForm.
+    """
+    first, *later = workload.stages
+    a, b = _operands(workload, first)
+    if (scores := softmax_product(workload)) is not None:
+        return tuple(
+            PlainForm(f"{name}, softmax", _softmax(workload, _product(first, multiply), scores))
+            for name, multiply in _wide(workload, scores)
+        )
+    if len(later) > 1 or any(stage.reducer for stage in later):
+        raise NoPlainForm("more than one reduction, and no softmax of rows")
+    if a.dtype == "float8_e4m3":
+        return _scaled(workload, first, device)
+    multiply = _multiply(a.dtype, workload.output.dtype, len(first.index) > 2)
+    return (PlainForm("product", _elementwise(workload, _product(first, multiply))),)
+
+
+_Multiply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+#: From the tensors by name to the product.
+_Form = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
+
+
+def _elementwise(workload: Workload, product: _Form) -> Function:
+    """Return the product, then the later stages, then one rounding to the output's dtype."""
     first, *later = workload.stages
     names = [tensor.name for tensor in workload.inputs]
-    multiply = _product(workload, first)
     dtype = TORCH_DTYPES[workload.output.dtype]
-    if len(later) > 1 or any(stage.reducer for stage in later):
-        raise NoPlainForm("more than one reduction")
 
     def function(*inputs: torch.Tensor) -> torch.Tensor:
         values = dict(zip(names, inputs, strict=True))
-        values[first.output] = multiply(values)
+        values[first.output] = product(values)
         for stage in later:
             values[stage.output] = _value(stage.value, values)
         return values[workload.output.name].to(dtype)
@@ -72,13 +115,79 @@ def plain(workload: Workload) -> Function:
     return function
 
 
-def _product(workload: Workload, stage: Stage) -> Callable[[Mapping[str, torch.Tensor]], Any]:
-    """Return what forms the sum of products of ``stage`` by one call of torch."""
+def _softmax(workload: Workload, product: _Form, scores: Product) -> Function:
+    """Return the product, the steps on it, and the softmax of its rows, rounded once."""
+    names = [tensor.name for tensor in workload.inputs]
+    dtype = TORCH_DTYPES[workload.output.dtype]
+
+    def function(*inputs: torch.Tensor) -> torch.Tensor:
+        rows = product(dict(zip(names, inputs, strict=True)))
+        rows = scores.finished(inputs, rows)
+        return torch.softmax(rows, -1).to(dtype)
+
+    return function
+
+
+def _scaled(workload: Workload, first: Stage, device: torch.device) -> tuple[PlainForm, ...]:
+    """Return products of 8-bit floats: factors and bias in the call, or behind float32 sums."""
+    one = torch.ones((), dtype=torch.float32, device=device)
+    fast = workload.precision == "fast"
+    found = []
+    if (product := library_product(workload)) is not None:
+
+        def in_the_call(*inputs: torch.Tensor) -> torch.Tensor:
+            a, b = product.a.of(inputs), product.b.of(inputs)
+            made = torch._scaled_mm(a, b, **product.scaling(inputs, one))
+            return product.finished(inputs, made, product.fused)
+
+        found.append(PlainForm(product.name, in_the_call))
+
+    def wide(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch._scaled_mm(
+            a, b, scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=fast
+        )
+
+    by_stages = _elementwise(workload, _product(first, wide))
+    return (*found, PlainForm("_scaled_mm(out_dtype=float32)", by_stages))
+
+
+def _wide(workload: Workload, scores: Product) -> list[tuple[str, _Multiply]]:
+    """Return products whose sums a softmax may take, the most exact that are fast first."""
+    if scores.dtype not in ("float16", "bfloat16"):
+        multiply = _multiply(scores.dtype, workload.output.dtype, scores.batched)
+        return [("product", multiply)]
+    float32 = torch.float32
+
+    def flat(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        if a.dim() == 2:
+            return torch.mm(a, b, out_dtype=float32)
+        parts = (x.reshape(-1, *x.shape[-2:]) for x in (a, b))
+        return torch.bmm(*parts, out_dtype=float32).view(*a.shape[:-1], b.shape[-1])
+
+    return [
+        (f"{'bmm' if scores.batched else 'mm'}(out_dtype=float32)", flat),
+        ("matmul", torch.matmul),
+        ("matmul in float32", lambda a, b: torch.matmul(a.to(float32), b.to(float32))),
+    ]
+
+
+def _operands(workload: Workload, stage: Stage) -> tuple[Any, Any]:
+    """Return the two tensors whose products ``stage`` sums; raises NoPlainForm."""
+    left, right = _factors(stage)
+    return workload.tensors[left.tensor], workload.tensors[right.tensor]
+
+
+def _factors(stage: Stage) -> tuple[Read, Read]:
     match stage.value:
         case Call("mul", (Read() as left, Read() as right)) if stage.reducer == "sum":
-            pass
+            return left, right
         case _:
             raise NoPlainForm("the reduction is no sum of products of two tensors")
+
+
+def _product(stage: Stage, multiply: _Multiply) -> _Form:
+    """Return what forms the sum of products of ``stage`` by one call of torch."""
+    left, right = _factors(stage)
     a, b, out = (_axes(index) for index in (left.index, right.index, stage.index))
     batch = [axis for axis in out if axis in a and axis in b]
     rows = [axis for axis in a if axis in out and axis not in b]
@@ -88,17 +197,14 @@ def _product(workload: Workload, stage: Stage) -> Callable[[Mapping[str, torch.T
         raise NoPlainForm("the product is no (batched) product of matrices")
     order_a = [a.index(axis) for axis in (*batch, *rows, *inner)]
     order_b = [b.index(axis) for axis in (*batch, *inner, *columns)]
-    multiply = _multiply(workload.tensors[left.tensor].dtype, workload.output.dtype, bool(batch))
     return lambda values: multiply(
         values[left.tensor].permute(order_a), values[right.tensor].permute(order_b)
     )
 
 
-def _multiply(dtype: str, out_dtype: str, batched: bool) -> Callable[..., torch.Tensor]:
+def _multiply(dtype: str, out_dtype: str, batched: bool) -> _Multiply:
     if dtype == "int8":
         return torch._int_mm
-    if dtype == "float8_e4m3":
-        raise NoPlainForm("8-bit floats are not compared with the compiler yet")
     if dtype == out_dtype:
         return torch.matmul
     product = torch.bmm if batched else torch.mm

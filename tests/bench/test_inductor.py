@@ -1,14 +1,30 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 import torch
 
-from autosched.bench.inductor import NoPlainForm, plain
+from autosched.bench.inductor import NoPlainForm, plain_forms, use_all_cores
+from autosched.spec import load
 from autosched.te.operators import batch_matmul, matmul
 from measure import verify
-from search_space.workload import Workload
+from measure.contest import LIBRARY_TOLERANCES
+from search_space.expr import Call, Read
+from search_space.workload import Axis, Stage, Tensor, Workload
+from search_space.expr import Affine
 
 CPU = torch.device("cpu")
+ATTENTION = (
+    "S[b,h,i,j] += Q[b,i,h,d] * K[b,j,h,d]; most[b,h,i] max= S[b,h,i,j]; "
+    "total[b,h,i] += exp(S[b,h,i,j] - most[b,h,i]); "
+    "P[b,h,i,j] = exp(S[b,h,i,j] - most[b,h,i]) / total[b,h,i]"
+)
+FLOAT8 = [
+    matmul(16, 32, 64, dtype="float8_e4m3", trans_b=True, precision="fast", epilogue=epilogue)
+    for epilogue in ((), ("scale_a", "scale_b"), ("scale_a", "scale_b", "bias", "relu"))
+]
 
 
 @pytest.mark.parametrize(
@@ -19,17 +35,74 @@ CPU = torch.device("cpu")
         matmul(16, 8, 32, dtype="float32", epilogue=("bias", "gelu")),
         matmul(16, 8, 32, dtype="float32", epilogue=("residual", "relu", "scale:0.5")),
         matmul(16, 8, 32, dtype="float32", epilogue=("bias", "gelu_tanh", "silu")),
+        matmul(16, 8, 32, dtype="float32", epilogue=("scale:0.5", "bias", "softmax")),
         batch_matmul(3, 5, 7, 9, dtype="float32", trans_b=True, epilogue=("bias",)),
     ],
     ids=lambda workload: workload.label,
 )
 def test_the_plain_form_computes_the_workload(workload: Workload) -> None:
     case = verify.random_case(workload, 1, CPU)
-    output = plain(workload)(*case.inputs)
+    [form] = plain_forms(workload, CPU)
+    output = form.function(*case.inputs)
     assert output.dtype == torch.float32
     assert float(verify.worst_error(case, output)) <= 1.0
 
 
+@pytest.mark.parametrize("workload", FLOAT8, ids=lambda workload: workload.label)
+def test_8_bit_floats_are_scaled_in_the_call_or_behind_it(workload: Workload) -> None:
+    case = verify.random_case(workload, 1, CPU)
+    in_the_call, behind = plain_forms(workload, CPU)
+    assert in_the_call.name.startswith("_scaled_mm")
+    for form in (in_the_call, behind):
+        # What is traced is what is compiled: one graph, no break.
+        traced = torch.compile(form.function, backend="aot_eager", fullgraph=True, dynamic=False)
+        output = traced(*case.inputs)
+        assert output.dtype == torch.bfloat16
+        assert float(verify.worst_error(case, output)) <= LIBRARY_TOLERANCES
+    assert float(verify.worst_error(case, output)) <= 1.0
+
+
+def attention() -> Workload:
+    sizes = "sizes: {b: 2, h: 3, i: 16, j: 8, d: 32}"
+    inputs = "Q: {shape: [2, 16, 3, 32], dtype: float16}, K: {shape: [2, 8, 3, 32], dtype: float16}"
+    text = f"workload:\n  expr: >-\n    {ATTENTION}\n  {sizes}\n  inputs: {{{inputs}}}\n"
+    path = Path(os.environ["PYTEST_TMP_SPEC"])
+    path.write_text(text + "  output: {dtype: float16}\n")
+    return load(str(path))[0].workload
+
+
+def test_scores_of_a_softmax_are_float32_where_torch_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_TMP_SPEC", str(tmp_path / "attention.yaml"))
+    workload = attention()
+    case = verify.random_case(workload, 1, CPU)
+    first, halves, exact = plain_forms(workload, CPU)
+    assert first.name == "bmm(out_dtype=float32), softmax"
+    with pytest.raises(NotImplementedError, match="bmm"):
+        first.function(*case.inputs)  # no CPU has it: the next form is tried
+    assert halves.function(*case.inputs).dtype == torch.float16
+    assert float(verify.worst_error(case, exact.function(*case.inputs))) <= 1.0
+
+
 def test_what_is_no_product_is_refused() -> None:
-    with pytest.raises(NoPlainForm, match="not compared"):
-        plain(matmul(16, 16, 16, dtype="float8_e4m3"))
+    i, j = Affine.axis("i"), Affine.axis("j")
+    axes = (Axis("i", 4, "spatial"), Axis("j", 4, "reduction"))
+    x, y = Tensor("X", (4, 4), "float32"), Tensor("Y", (4,), "float32")
+    row_sum = Workload(axes, (x,), (), y, (Stage("Y", (i,), Read("X", (i, j)), "sum"),))
+    with pytest.raises(NoPlainForm, match="no sum of products"):
+        plain_forms(row_sum, CPU)
+
+
+def test_the_compiler_gets_every_core_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from torch._inductor import config
+
+    monkeypatch.setattr(config, "compile_threads", 1)
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    use_all_cores()
+    assert config.compile_threads == 1
+    monkeypatch.delenv("TORCHINDUCTOR_COMPILE_THREADS")
+    use_all_cores()
+    assert config.compile_threads == len(os.sched_getaffinity(0))
