@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -91,7 +91,7 @@ class Product:
         head, fused = self._head
         return ", ".join((head, *(step.function for step in self.steps[fused:])))
 
-    @property
+    @cached_property
     def _head(self) -> tuple[str, int]:
         """What forms the product on a GPU, and how many steps it takes along."""
         if self.dtype == "int8":
@@ -100,7 +100,7 @@ class Product:
             return "_scaled_mm", _scaled_steps(self.steps[: self.most_fused], self.out_dtype)
         if self.dtype != self.out_dtype:
             return ("bmm" if self.batched else "mm") + f"(out_dtype={self.out_dtype})", 0
-        fused, whole = 0, len(self.a.order) <= 3
+        whole = len(self.a.order) <= 3
         first, second = (*self.steps[: self.most_fused], None, None)[:2]
         if first and first.function == "add" and isinstance(first.operand, _View):
             dims = len(first.operand.order) + first.operand.trailing
@@ -111,12 +111,11 @@ class Product:
                 return "_addmm_activation", 2
             if not self.by and not self.batched:
                 return "addmm", 1
-            fused = int(self.batched and whole and dims == 3)
-        elif first and first.function == "mul" and not isinstance(first.operand, _View):
-            if not self.batched and not self.by and first.operand is not None:
-                return "addmm(alpha)", 1
-        if fused:
-            return "baddbmm", 1
+            if self.batched and whole and dims == 3:
+                return "baddbmm", 1
+        scaled = first is not None and first.function == "mul" and isinstance(first.operand, float)
+        if scaled and not self.batched and not self.by:
+            return "addmm(alpha)", 1
         return self.by or ("mm" if not self.batched else "bmm" if whole else "matmul"), 0
 
     def __call__(self, inputs: Sequence[torch.Tensor], output: torch.Tensor) -> None:
@@ -157,7 +156,7 @@ class Product:
             case "_scaled_mm":
                 torch._scaled_mm(a, b, **self.scaling(inputs, _one(out.device)), out=out)
             case "linear":
-                torch._C._nn.linear(a, b.t(), added, out=out)  # type: ignore[attr-defined]
+                torch.ops.aten.linear.out(a, b.t(), added, out=out)
             case "mv" if self.sizes[0] == 1:
                 torch.mv(b.t(), a[0], out=out[0])
             case "mv":
@@ -186,7 +185,9 @@ class Product:
         ``one`` is the scale of an operand that has none.
         """
         _, fused = self._head
-        operands = [s.operand.of(inputs) for s in self.steps[:fused] if isinstance(s.operand, _View)]
+        operands = [
+            s.operand.of(inputs) for s in self.steps[:fused] if isinstance(s.operand, _View)
+        ]
         scales = [x.reshape(()) for x in operands if x.numel() == 1]
         bias = operands[-1] if len(scales) < fused else None
         scales += [one] * (2 - len(scales))
@@ -217,8 +218,8 @@ def _multiply_wide(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
     elif out.dim() == 2:
         torch.mm(a, b, out_dtype=out.dtype, out=out)
     else:
-        flat = (x.reshape(-1, *x.shape[-2:]) for x in (a, b))
-        torch.bmm(*flat, out_dtype=out.dtype, out=out.view(-1, *out.shape[-2:]))
+        left, right = (x.reshape(-1, *x.shape[-2:]) for x in (a, b))
+        torch.bmm(left, right, out_dtype=out.dtype, out=out.view(-1, *out.shape[-2:]))
 
 
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -367,7 +368,7 @@ def _product(
     m = [x for x in out_axes if x in a and x not in b]
     n = [x for x in out_axes if x in b and x not in a]
     k = [x for x in a if x in b and x not in out_axes]
-    if len(m) != 1 or len(n) != 1 or len(k) != 1:
+    if len(m) != 1 or len(n) != 1 or len(k) != 1 or m[0] is None or n[0] is None:
         return None
     if any({*axes} != wish for axes, wish in ((a, {*batch, *m, *k}), (b, {*batch, *n, *k}))):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autosched.bench.row import Interval
@@ -36,7 +36,9 @@ class Outcome:
 
     ``failures`` says why an entrant has no time. ``setup_s`` is what an entrant took before its
     first run (compiling; for inductor its own tuning). ``verified_seeds`` counts,
-    by program, the fresh seeds on which it was right beside those of the rounds.
+    by program, the fresh seeds on which it was right beside those of the rounds. ``max_error`` is
+    the largest error in tolerances. ``forms`` says by library what it called; ``refused`` which
+    other forms of it failed, and why.
     """
 
     times_us: Mapping[str, Interval] = field(default_factory=dict)
@@ -46,6 +48,9 @@ class Outcome:
     setup_s: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
     verified_seeds: Mapping[str, int] = field(default_factory=dict)
+    max_error: Mapping[str, float] = field(default_factory=dict)
+    forms: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 Referee = Callable[[Contest], Outcome]

@@ -58,7 +58,7 @@ def compiled(workload: Workload, function: Function) -> Function:
 
 def use_all_cores() -> None:
     """Let the compiler work on every core, unless the user has said on how many."""
-    from torch._inductor import config  # noqa: PLC0415  takes a second to import
+    from torch._inductor import config
 
     if "TORCHINDUCTOR_COMPILE_THREADS" not in os.environ:
         config.compile_threads = max(config.compile_threads or 1, len(os.sched_getaffinity(0)))
@@ -80,7 +80,7 @@ def plain_forms(workload: Workload, device: torch.device) -> tuple[PlainForm, ..
     Raises NoPlainForm.
     """
     first, *later = workload.stages
-    a, b = _operands(workload, first)
+    dtype = workload.tensors[_factors(first)[0].tensor].dtype
     if (scores := softmax_product(workload)) is not None:
         return tuple(
             PlainForm(f"{name}, softmax", _softmax(workload, _product(first, multiply), scores))
@@ -88,9 +88,9 @@ def plain_forms(workload: Workload, device: torch.device) -> tuple[PlainForm, ..
         )
     if len(later) > 1 or any(stage.reducer for stage in later):
         raise NoPlainForm("more than one reduction, and no softmax of rows")
-    if a.dtype == "float8_e4m3":
+    if dtype == "float8_e4m3":
         return _scaled(workload, first, device)
-    multiply = _multiply(a.dtype, workload.output.dtype, len(first.index) > 2)
+    multiply = _multiply(dtype, workload.output.dtype, len(first.index) > 2)
     return (PlainForm("product", _elementwise(workload, _product(first, multiply))),)
 
 
@@ -161,8 +161,8 @@ def _wide(workload: Workload, scores: Product) -> list[tuple[str, _Multiply]]:
     def flat(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         if a.dim() == 2:
             return torch.mm(a, b, out_dtype=float32)
-        parts = (x.reshape(-1, *x.shape[-2:]) for x in (a, b))
-        return torch.bmm(*parts, out_dtype=float32).view(*a.shape[:-1], b.shape[-1])
+        left, right = (x.reshape(-1, *x.shape[-2:]) for x in (a, b))
+        return torch.bmm(left, right, out_dtype=float32).view(*a.shape[:-1], b.shape[-1])
 
     return [
         (f"{'bmm' if scores.batched else 'mm'}(out_dtype=float32)", flat),
@@ -171,13 +171,8 @@ def _wide(workload: Workload, scores: Product) -> list[tuple[str, _Multiply]]:
     ]
 
 
-def _operands(workload: Workload, stage: Stage) -> tuple[Any, Any]:
-    """Return the two tensors whose products ``stage`` sums; raises NoPlainForm."""
-    left, right = _factors(stage)
-    return workload.tensors[left.tensor], workload.tensors[right.tensor]
-
-
 def _factors(stage: Stage) -> tuple[Read, Read]:
+    """Return the two reads whose products ``stage`` sums; raises NoPlainForm."""
     match stage.value:
         case Call("mul", (Read() as left, Read() as right)) if stage.reducer == "sum":
             return left, right

@@ -16,6 +16,8 @@ from measure.timing import median_interval
 DATA_SETS = 3
 #: Further seeds on which programs are held to the reference and not timed.
 VERIFY_SEEDS = 5
+#: Where the seeds of comparisons start, far from those that tuning verifies and times with.
+FRESH = 1 << 20
 #: Longest silence: torch's compiler tunes for minutes on large workloads.
 TIMEOUT_S = 600.0
 
@@ -102,8 +104,8 @@ def _request(
         "programs": list(programs.values()),
         "libraries": [name for name in contest.libraries if name not in lost],
         "rounds": contest.rounds,
-        "seeds": [contest.seed + n for n in range(DATA_SETS)],
-        "verify": [contest.seed + DATA_SETS + n for n in range(VERIFY_SEEDS)],
+        "seeds": [FRESH + contest.seed + n for n in range(DATA_SETS)],
+        "verify": [FRESH + contest.seed + DATA_SETS + n for n in range(VERIFY_SEEDS)],
         "device": device,
         "careful": careful,
     }
@@ -121,6 +123,9 @@ def outcome(contest: Contest, reply: Mapping[str, Any], lost: Mapping[str, str])
         setup_s=dict(reply["setup_s"]),
         failures=dict(lost) | dict(reply["failures"]),
         verified_seeds=dict(reply.get("verified_seeds", {})),
+        max_error=dict(reply.get("max_error", {})),
+        forms=dict(reply.get("forms", {})),
+        refused=dict(reply.get("refused", {})),
     )
 
 

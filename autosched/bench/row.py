@@ -58,6 +58,12 @@ class Row:
     verified_seeds: int | None = None
     #: Seconds that parts of the row took, by name.
     bench_s: Mapping[str, float] = field(default_factory=dict)
+    #: The largest error of ours on any data, in tolerances.
+    max_error: float | None = None
+    #: What a library called, by its name.
+    forms: Mapping[str, str] = field(default_factory=dict)
+    #: Seconds before an entrant's first run: compiling, for the compiler its own tuning.
+    setup_s: Mapping[str, float] = field(default_factory=dict)
 
     def to_data(self, entrants: Iterable[str]) -> dict[str, Any]:
         """Return the plain-data form: a column per entrant, None where it did not run."""
@@ -69,6 +75,9 @@ class Row:
             data |= _columns(f"ratio_{name}", self.ratios.get(name))
         for name, host in self.host_us.items():
             data[f"{name}_host_us"] = _rounded(host)
+        for name in entrants:
+            data[f"{name}_form"] = self.forms.get(name)
+            data[f"{name}_setup_s"] = _rounded(self.setup_s.get(name))
         return data | {
             "trials": self.trials,
             "tune_s": _rounded(self.tune_s),
@@ -85,6 +94,7 @@ class Row:
             "kind": self.kind,
             "first8_ratio": _rounded(self.first8_ratio),
             "verified_seeds": self.verified_seeds,
+            "max_error": _rounded(self.max_error),
             "bench_s": {name: _rounded(seconds) for name, seconds in self.bench_s.items()},
             "notes": list(self.notes),
         }

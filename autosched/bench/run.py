@@ -141,6 +141,9 @@ def measure_row(bench: Bench, task: Entry) -> Row:
         first8_ratio=tuning.first8_ratio if tuning else None,
         verified_seeds=outcome.verified_seeds.get(OURS),
         bench_s=spent,
+        max_error=outcome.max_error.get(OURS),
+        forms=outcome.forms,
+        setup_s=outcome.setup_s,
     )
 
 
@@ -155,7 +158,10 @@ def _notes(served: Served, outcome: Outcome) -> Iterator[str]:
     if served.source != "tuned":
         yield served.reason
     for name, reason in outcome.failures.items():
-        yield f"{name}: {reason}"
+        yield f"OURS HAS NO TIME: {reason}" if name == OURS else f"{name}: {reason}"
+    for name, forms in outcome.refused.items():
+        if name not in outcome.failures:
+            yield from (f"{name} not by {form}" for form in forms)
 
 
 def _picked(tasks: Sequence[Entry], only: Sequence[str]) -> list[Entry]:

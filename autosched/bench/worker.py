@@ -2,8 +2,9 @@
 
 A request is a mapping: workload, names, programs, libraries, rounds, seeds, verify (further
 seeds, untimed), device, careful. The reply is one too, by entrant's name: times_us (a tuple, one
-per round), rel_err, host_us, setup_s, verified_seeds and failures; or, where the device did not
-survive, ``broken``: whose turn it was, and ``detail``.
+per round), rel_err, max_error (in tolerances), host_us, setup_s, verified_seeds, forms (what a
+library calls), refused (its other forms that failed, and why) and failures; or, where the device
+did not survive, ``broken``: whose turn it was, and ``detail``.
 Before anything that can kill the process a note says whose turn it is; while several entrants are
 queued at once nobody's, unless the comparison is ``careful`` and waits after each.
 """
@@ -14,20 +15,23 @@ import gc
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
+from statistics import median
 from typing import Any
 
 import torch
 
-from autosched.bench.inductor import compiled
+from autosched.bench.inductor import Function, compiled, plain_forms
 from measure import verify
 from measure.build_worker import captured, explain
 from measure.contest import LIBRARY_TOLERANCES
 from measure.gpu_timer import BATCH, GpuTimer, HostTooSlow
 from measure.launch import Launcher
-from measure.library import library_call
+from measure.library import library_forms
 from measure.output import GuardedOutput
 from measure.trouble import failure_of, healthy
+from search_space.workload import Workload
 
 #: Calls that are timed on the host, queued without waiting for the device.
 HOST_CALLS = 50
@@ -35,12 +39,22 @@ HOST_CALLS = 50
 WARM_UPS = 3
 #: How often a round may be held again because the host was late.
 RETRIES = 10
+#: Rounds that decide which form of a library is the fastest.
+FORM_ROUNDS = 7
 
 Note = Callable[[str], None]
 #: Computes into the output it was bound to.
 Piece = Callable[[], Any]
 #: Binds an entrant to inputs and an output; returns the piece and where its result lies.
 Bind = Callable[[Sequence[torch.Tensor], torch.Tensor], Piece]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One of the ways in which a library computes a workload, named by what it calls."""
+
+    name: str
+    bind: Bind
 
 
 class Unavailable(Exception):
@@ -84,13 +98,18 @@ class Match:
         properties = torch.cuda.get_device_properties(self.device)
         self._timer = GpuTimer(int(getattr(properties, "L2_cache_size", 0)))
         self._bind: dict[str, Bind] = {}
+        #: What a library may be bound by; settled on the first data.
+        self._forms: dict[str, list[Form]] = {}
         self._times_us: dict[str, list[float]] = {}
         self._found: dict[str, dict[str, Any]] = {
             "rel_err": {},
+            "max_error": {},
             "host_us": {},
             "setup_s": {},
             "failures": {},
             "verified_seeds": {},
+            "forms": {},
+            "refused": {},
         }
 
     def play(self) -> dict[str, Any]:
@@ -114,28 +133,29 @@ class Match:
         begun = time.monotonic()
 
         def load() -> None:
-            self._bind[name] = self._entrant(name, program)
+            if program is not None:
+                self._bind[name] = partial(_prepared, Launcher(program, self.device))
+            else:
+                self._forms[name] = self._library(name)
             self._times_us[name] = []
 
         self._guarded(name, load)
         self._found["setup_s"][name] = time.monotonic() - begun
 
-    def _entrant(self, name: str, program: Any) -> Bind:
-        if program is not None:
-            launcher = Launcher(program, self.device)
-            return partial(_prepared, launcher)
+    def _library(self, name: str) -> list[Form]:
+        workload = self._workload
         if name == "inductor":
-            function = compiled(self._workload)
-            return lambda inputs, _: partial(function, *inputs)
-        library = library_call(self._workload)
-        if library is None:
+            plain = plain_forms(workload, self.device)
+            return [Form(form.name, _compiling(workload, form.function)) for form in plain]
+        forms = library_forms(workload)
+        if not forms:
             raise Unavailable("torch has no single call for this computation")
-        return lambda inputs, output: partial(library, inputs, output)
+        return [Form(form.name, partial(partial, form.call)) for form in forms]
 
     def _on_fresh_data(self, seed: int, rounds: int) -> None:
         case = verify.random_case(self._workload, seed, self.device)
         pieces: dict[str, Piece] = {}
-        for name in self._bind:
+        for name in self._times_us:
             self._guarded(name, partial(self._admit, name, case, pieces))
         for name, piece in pieces.items():
             if name not in self._found["host_us"]:
@@ -164,20 +184,84 @@ class Match:
 
     def _admit(self, name: str, case: verify.Case, pieces: dict[str, Piece]) -> None:
         begun = time.monotonic()
-        piece = self._bind[name](case.inputs, self._output.tensor)
-        for _ in range(WARM_UPS):
-            piece()
-        torch.cuda.synchronize(self.device)
+        if name not in self._bind:
+            self._bind[name] = self._settled(name, case)
+        piece = self._warm(self._bind[name], case)
         if name not in self._found["rel_err"]:  # what compiles does so at its first call
             self._found["setup_s"][name] += time.monotonic() - begun
         self._judge(name, case, piece)
         pieces[name] = piece
 
+    def _warm(self, bind: Bind, case: verify.Case) -> Piece:
+        piece = bind(case.inputs, self._output.tensor)
+        for _ in range(WARM_UPS):
+            piece()
+        torch.cuda.synchronize(self.device)
+        return piece
+
+    def _settled(self, name: str, case: verify.Case) -> Bind:
+        """Return the fastest form of a library that is right; of the compiler, the first that is.
+
+        Raises Unavailable where none is.
+        """
+        right: list[Form] = []
+        pieces: list[Piece] = []
+        refused = self._found["refused"].setdefault(name, [])
+        for form in self._forms[name]:
+            self._note(name)  # compiling takes minutes: each form has a deadline of its own
+            try:
+                piece = self._warm(form.bind, case)
+                self._error(name, case, piece)
+            except Unavailable as error:
+                refused.append(f"{form.name}: {error}")
+            except Exception as error:
+                if not healthy(self.device):
+                    raise
+                refused.append(f"{form.name}: {failure_of(error).detail}")
+            else:
+                right.append(form)
+                pieces.append(piece)
+                if name == "inductor":
+                    break
+        if not right:
+            raise Unavailable("; ".join(refused))
+        form = right[self._fastest(pieces)]
+        self._found["forms"][name] = form.name
+        return form.bind
+
+    def _fastest(self, pieces: Sequence[Piece]) -> int:
+        """Time pieces in turns, briefly, and return the index of the fastest."""
+        if len(pieces) == 1:
+            return 0
+        times: list[list[float]] = [[] for _ in pieces]
+        order, turns = random.Random(0), list(range(len(pieces)))
+        for _ in range(FORM_ROUNDS):
+            order.shuffle(turns)
+            found = self._timer.batch_us([pieces[index] for index in turns])
+            for index, time_us in zip(turns, found, strict=True):
+                if time_us is not None:
+                    times[index].append(time_us)
+        medians = [median(of_one) if of_one else float("inf") for of_one in times]
+        return medians.index(min(medians))
+
     def _judge(self, name: str, case: verify.Case, piece: Piece) -> None:
-        """Run into a poisoned output and hold it to the reference; raises Unavailable."""
+        """Run and hold the result to the reference; keep how far off; raises Unavailable."""
+        for kind, value in zip(
+            ("max_error", "rel_err"), self._error(name, case, piece), strict=True
+        ):
+            held = self._found[kind]
+            held[name] = max(held.get(name, 0.0), value)
+
+    def _error(self, name: str, case: verify.Case, piece: Piece) -> tuple[float, float]:
+        """Run into a poisoned output and return its errors: in tolerances, and relative.
+
+        Raises Unavailable where it is wrong.
+        """
         self._output.poison()
         result = piece()
         output = result if isinstance(result, torch.Tensor) else self._output.tensor
+        if bool(verify.inputs_changed(case, case.inputs)):
+            raise Unavailable(f"changed its inputs on {case.name}")
         error = float(verify.worst_error(case, output))
         allowed = LIBRARY_TOLERANCES if name in self._request["libraries"] else 1.0
         if not error <= allowed:
@@ -185,9 +269,7 @@ class Match:
         if bool(self._output.overrun()):
             raise Unavailable(f"wrote outside its output on {case.name}")
         far = (output.to(case.expected.dtype) - case.expected).abs().max()
-        relative = float(far / case.expected.abs().max().clamp_min(1e-30))
-        held = self._found["rel_err"]
-        held[name] = max(held.get(name, 0.0), relative)
+        return error, float(far / case.expected.abs().max().clamp_min(1e-30))
 
     def _time_host(self, name: str, piece: Piece) -> None:
         torch.cuda.synchronize(self.device)
@@ -244,6 +326,12 @@ class Match:
             if not healthy(self.device):
                 raise
             self._found["failures"][name] = failure_of(error).detail
+
+
+def _compiling(workload: Workload, function: Function) -> Bind:
+    """Return what binds a function that torch compiles, once, when it is first bound."""
+    once = cache(lambda: compiled(workload, function))
+    return lambda inputs, _: partial(once(), *inputs)
 
 
 def _prepared(launcher: Launcher, inputs: Sequence[torch.Tensor], output: torch.Tensor) -> Piece:

@@ -11,9 +11,8 @@ from autosched.spec import load
 from autosched.te.operators import batch_matmul, matmul
 from measure import verify
 from measure.contest import LIBRARY_TOLERANCES
-from search_space.expr import Call, Read
+from search_space.expr import Affine, Read
 from search_space.workload import Axis, Stage, Tensor, Workload
-from search_space.expr import Affine
 
 CPU = torch.device("cpu")
 ATTENTION = (
@@ -62,20 +61,17 @@ def test_8_bit_floats_are_scaled_in_the_call_or_behind_it(workload: Workload) ->
     assert float(verify.worst_error(case, output)) <= 1.0
 
 
-def attention() -> Workload:
-    sizes = "sizes: {b: 2, h: 3, i: 16, j: 8, d: 32}"
+def attention(path: Path) -> Workload:
     inputs = "Q: {shape: [2, 16, 3, 32], dtype: float16}, K: {shape: [2, 8, 3, 32], dtype: float16}"
-    text = f"workload:\n  expr: >-\n    {ATTENTION}\n  {sizes}\n  inputs: {{{inputs}}}\n"
-    path = Path(os.environ["PYTEST_TMP_SPEC"])
-    path.write_text(text + "  output: {dtype: float16}\n")
+    path.write_text(
+        f"workload:\n  expr: >-\n    {ATTENTION}\n  sizes: {{b: 2, h: 3, i: 16, j: 8, d: 32}}\n"
+        f"  inputs: {{{inputs}}}\n  output: {{dtype: float16}}\n"
+    )
     return load(str(path))[0].workload
 
 
-def test_scores_of_a_softmax_are_float32_where_torch_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTEST_TMP_SPEC", str(tmp_path / "attention.yaml"))
-    workload = attention()
+def test_scores_of_a_softmax_are_float32_where_torch_can(tmp_path: Path) -> None:
+    workload = attention(tmp_path / "attention.yaml")
     case = verify.random_case(workload, 1, CPU)
     first, halves, exact = plain_forms(workload, CPU)
     assert first.name == "bmm(out_dtype=float32), softmax"

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from autosched.te.operators import batch_matmul, matmul
-from measure import sample_data
-from measure.library import library_call
+from measure import sample_data, verify
+from measure.library import library_call, library_forms
 from measure.reference import evaluate
 from measure.tensor import empty
 from search_space.expr import Affine, Call, Read
@@ -18,14 +18,16 @@ from search_space.workload import Axis, Stage, Tensor, Workload
 CPU = torch.device("cpu")
 
 
-def check(workload: Workload) -> None:
-    call = library_call(workload)
-    assert call is not None
+def check(workload: Workload) -> list[str]:
+    """Hold every form to the reference and return their names."""
     inputs = sample_data.random_inputs(workload, 0, CPU)
-    output = empty(workload.output, CPU).fill_(torch.nan)
-    call(inputs, output)
     expected = evaluate(workload, inputs)["C"].float()
-    torch.testing.assert_close(output.float(), expected, rtol=5e-3, atol=5e-2)
+    forms = library_forms(workload)
+    for form in forms:
+        output = empty(workload.output, CPU).fill_(torch.nan)
+        form.call(inputs, output)
+        torch.testing.assert_close(output.float(), expected, rtol=5e-3, atol=5e-2, msg=form.name)
+    return [form.name for form in forms]
 
 
 @pytest.mark.parametrize(("trans_a", "trans_b"), list(product((False, True), repeat=2)))
@@ -56,6 +58,61 @@ def test_every_layout(trans_a: bool, trans_b: bool, batch: int) -> None:
 def test_every_epilogue(epilogue: tuple[str, ...], dtype: str) -> None:
     check(matmul(6, 8, 16, dtype=dtype, epilogue=epilogue))
     check(batch_matmul(2, 6, 8, 16, dtype=dtype, epilogue=epilogue))
+
+
+@pytest.mark.parametrize(
+    ("m", "options", "forms"),
+    [
+        (6, {}, ["mm"]),
+        (6, {"trans_b": True}, ["mm", "linear"]),
+        (1, {}, ["mm", "mv"]),
+        (6, {"epilogue": ("bias", "relu")}, ["_addmm_activation", "addmm, relu", "mm, add, relu"]),
+        (
+            6,
+            {"epilogue": ("bias", "residual"), "trans_b": True},
+            ["addmm, add", "linear, add", "mm, add, add"],
+        ),
+        (6, {"epilogue": ("scale:0.5",)}, ["addmm(alpha)", "mm, mul"]),
+        (
+            6,
+            {"epilogue": ("softmax",)},
+            ["mm(out_dtype=float32), softmax, to float16", "mm, softmax"],
+        ),
+        (6, {"out_dtype": "float32"}, ["mm(out_dtype=float32)"]),
+    ],
+)
+def test_there_are_several_ways_to_write_one_product(
+    m: int, options: dict[str, object], forms: list[str]
+) -> None:
+    assert check(matmul(m, 8, 16, dtype="float16", **options)) == forms  # type: ignore[arg-type]
+
+
+def test_8_bit_floats_take_scales_and_bias_along_or_not() -> None:
+    names = check(
+        matmul(
+            16,
+            32,
+            64,
+            dtype="float8_e4m3",
+            trans_b=True,
+            precision="fast",
+            epilogue=("scale_a", "scale_b", "bias", "relu"),
+        )
+    )
+    assert names[0] == "_scaled_mm, relu"
+    assert names[-1] == "_scaled_mm, mul, mul, add, relu"
+
+
+def test_rows_of_scores_are_not_rounded_before_their_softmax() -> None:
+    workload = matmul(16, 64, 512, dtype="float16", epilogue=("softmax",))
+    case = verify.random_case(workload, 0, CPU)
+    errors = []
+    for form in library_forms(workload):
+        output = empty(workload.output, CPU)
+        form.call(case.inputs, output)
+        errors.append(float(verify.worst_error(case, output)))
+    wide, rounded = errors
+    assert wide <= 1.0 < rounded
 
 
 def test_tf32_leaves_the_setting_as_it_was() -> None:
