@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from cost_model.dataset import Dataset
 from cost_model.machine import roofline_us
 from cost_model.terms import times
-from search_space.limits import case_of, columns
+from search_space.case import case_of, columns
 from search_space.sketch import Sketch
 from search_space.target import Target
 

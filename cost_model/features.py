@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from cost_model import traffic
 from cost_model.machine import machine, roofline_us
 from cost_model.terms import Times, times
-from search_space.dtype import size_bytes
-from search_space.limits import (
+from search_space.case import (
     Case,
     case_of,
     ceil_div,
@@ -28,6 +27,7 @@ from search_space.limits import (
     ring_buffers,
     shared_bytes,
 )
+from search_space.dtype import size_bytes
 from search_space.sketch import CHOICES, Sketch
 from search_space.target import Target
 
@@ -56,7 +56,7 @@ def features(sketch: Sketch, matrix: NDArray[np.int64], target: Target) -> NDArr
     """Return the features [candidates, len(NAMES)] as float32, columns in the order of ``NAMES``.
 
     ``matrix`` holds choices [candidates, choices] in ``sketch.names`` order; a choice that the
-    sketch lacks has its default (``limits.DEFAULTS``).
+    sketch lacks has its default (``case.DEFAULTS``).
     """
     case = case_of(sketch, columns(sketch, matrix), target)
     view = View(
@@ -95,17 +95,22 @@ def _flag(name: str, formula: str, holds: Callable[[Case], Any]) -> Feature:
 
 def _log(name: str, unit: str, formula: str, compute: Callable[[Case], Any]) -> Feature:
     return Feature(
-        f"log2_{name}", f"log2 {unit}", f"log2({formula})", lambda v: np.log2(compute(v.case))
+        f"log2_{name}", f"log2 {unit}", f"log2({formula})", lambda v: _log_or_nan(compute(v.case))
     )
 
 
 def _time(name: str, formula: str) -> Feature:
-    return Feature(f"log2_t_{name}", "log2 us", f"log2({formula})", lambda v: _log_or_nan(v, name))
+    return Feature(
+        f"log2_t_{name}",
+        "log2 us",
+        f"log2({formula})",
+        lambda v: _log_or_nan(getattr(v.times, f"{name}_us")),
+    )
 
 
-def _log_or_nan(view: View, name: str) -> Any:
-    time_us = getattr(view.times, f"{name}_us")
-    return np.log2(np.where(time_us > 0, time_us, np.nan))
+def _log_or_nan(value: Any) -> Any:
+    """Return the logarithm of what there is; what takes nothing has none."""
+    return np.log2(np.where(np.asarray(value) > 0, value, np.nan))
 
 
 def _wave_efficiency(case: Case) -> Any:
@@ -184,7 +189,7 @@ FEATURES: tuple[Feature, ...] = (
         "log2(tile_m / tile_n)",
         lambda v: np.log2(v.case.tile_m / v.case.tile_n),
     ),
-    _log("shared_bytes", "bytes", "ring and store buffer", shared_bytes),
+    _log("shared_bytes", "bytes", "ring and store buffer; NaN without", shared_bytes),
     Feature(
         "shared_share",
         "ratio",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cost_model.traffic import queued, resident
-from search_space.limits import Case
+from search_space.case import Case
 
 #: Elements of float32 that one load of 16 bytes brings to a lane.
 WIDE = 4

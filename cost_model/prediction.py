@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cost_model.terms import times
 from search_space.apply import replay
+from search_space.case import Case
 from search_space.describe import describe
-from search_space.limits import Case
 from search_space.schedule import Schedule
 from search_space.target import Target
 from search_space.workload import Workload

@@ -31,7 +31,7 @@ from cost_model.traffic import (
     shared_block_bytes,
     split_bytes,
 )
-from search_space.limits import Case, ceil_div, first_operand_bytes
+from search_space.case import Case, ceil_div, first_operand_bytes
 from search_space.rules.peel import NARROW_REST, WHOLE
 
 #: How sharply the larger of two overlapping times hides the smaller: the norm that joins them.

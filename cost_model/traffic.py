@@ -1,6 +1,6 @@
 """Bytes that a contraction moves at each level, from choices alone, for whole populations.
 
-Arguments are ``limits.Case`` with columns (arrays [candidates]); results are float arrays or
+Arguments are ``case.Case`` with columns (arrays [candidates]); results are float arrays or
 broadcast to one. Knows rates of no device, only its sizes.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from search_space.case import WGMMA_ROWS, Case, ceil_div, programs_per_multiprocessor
 from search_space.dtype import size_bytes
-from search_space.limits import WGMMA_ROWS, Case, ceil_div, programs_per_multiprocessor
 
 #: Share of its time for which a program without a dot has its loads in flight.
 UNSTAGED_TURNS = 0.9

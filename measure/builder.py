@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from statistics import median
-from types import TracebackType
 
 from measure.child import Child, Lost
+from measure.closing import Closing
 from measure.job import Build, Built, CompileText, Texts, TritonTarget
 from measure.measurement import Cause, Failed, Failure
 from search_space.program import Program
@@ -38,7 +38,7 @@ class BuildError(RuntimeError):
     """A program that did not compile where its text was asked for."""
 
 
-class BuilderPool:
+class BuilderPool(Closing):
     """Worker processes, each driven by a thread that owns it. A context manager.
 
     ``timeout_s`` bounds each build. Once builds have shown what they take on this machine, one
@@ -95,17 +95,6 @@ class BuilderPool:
                 child.kill()
         for thread in self._threads:
             thread.join()
-
-    def __enter__(self) -> BuilderPool:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _submit(self, request: Build | CompileText) -> Future[Built | Failed | Texts]:
         future: Future[Built | Failed | Texts] = Future()

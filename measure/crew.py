@@ -6,14 +6,13 @@ are asked.
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from measure.builder import BuilderPool
 from measure.child import Child
+from measure.closing import Closing
 from measure.runner import start_worker
 
 
-class Crew:
+class Crew(Closing):
     """Serves one service after another, each started with what the one before has left.
 
     ``workers`` counts the builders, by default one a core. A context manager: at its end all
@@ -49,14 +48,3 @@ class Crew:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
-
-    def __enter__(self) -> Crew:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 
+from measure.closing import Closing
 from measure.comparison import Comparison
 from measure.crew import Crew
 from measure.job import Built
@@ -20,7 +20,7 @@ from search_space.workload import Workload
 COMPARE_SEEDS = 3
 
 
-class CudaDevice:
+class CudaDevice(Closing):
     """One GPU with its builders. See ``Service``. Raises NoDevice when it cannot be opened.
 
     Processes are those of ``crew``, and are left there at the end; without one they are its own.
@@ -110,17 +110,6 @@ class CudaDevice:
             self._crew.close()
         else:
             self._crew.leave(self._runner.release())
-
-    def __enter__(self) -> CudaDevice:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _measure(self, program: Program, built: Built, abort_above_us: float | None) -> Measurement:
         del built

@@ -6,8 +6,8 @@ Measures at once and in order, so that nothing depends on threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import TracebackType
 
+from measure.closing import Closing
 from measure.comparison import Comparison, judge
 from measure.measurement import (
     CompiledFacts,
@@ -24,7 +24,7 @@ _FACTS = CompiledFacts(64, 0, 16384, 8192, {"HGMMA": 4})
 _EVIDENCE = Evidence("none: a fake", (0, 1), 0.5, 1e-3, 1e-3)
 
 
-class FakeDevice:
+class FakeDevice(Closing):
     """Takes microseconds, or a planted failure, from ``outcome``. See ``Service``.
 
     ``measured`` counts what was measured, each fingerprint once. With ``predicted`` the times
@@ -84,17 +84,6 @@ class FakeDevice:
 
     def close(self) -> None:
         """Do nothing."""
-
-    def __enter__(self) -> FakeDevice:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _measurement(self, program: Program) -> Measurement:
         outcome = self._outcome(program)

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
+from measure.closing import Closing
 from measure.disk import NETWORK_FILESYSTEMS, Disk, StorageError, filesystem
 from measure.record import (
     VERSION,
@@ -152,7 +152,7 @@ def _refuse_constant(name: str) -> None:
     raise _Unreadable(f"{name} is no number of JSON")
 
 
-class LogWriter:
+class LogWriter(Closing):
     """Appends records to one log, made if it is missing. A context manager.
 
     Any number of processes may write to one log on a local filesystem. Opening repairs a torn
@@ -192,17 +192,6 @@ class LogWriter:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def __enter__(self) -> LogWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _locked(self, line: bytes) -> None:
         """Repair the tail and append ``line``, with every other writer kept out."""

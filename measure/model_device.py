@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from importlib import metadata
-from types import TracebackType
 
+from measure.closing import Closing
 from measure.comparison import Comparison, judge
 from measure.crew import Crew
 from measure.job import Built
@@ -21,7 +21,7 @@ from search_space.program import Program
 from search_space.target import Target
 
 
-class ModelDevice:
+class ModelDevice(Closing):
     """Builds for ``target`` and takes microseconds from ``predict``. See ``Service``.
 
     Builders are those of ``crew``; without one they are its own.
@@ -74,17 +74,6 @@ class ModelDevice:
         self._pipeline.close()
         if self._own_crew:
             self._crew.close()
-
-    def __enter__(self) -> ModelDevice:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _measure(self, program: Program, built: Built, abort_above_us: float | None) -> Measurement:
         del abort_above_us

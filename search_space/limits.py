@@ -1,9 +1,8 @@
 """Which choices of a sketch a target can run, and which are worth a trial, without building.
 
-Works from choices, ``Sketch.structure`` and the target alone: replays no nest, renders nothing.
 Every rule is written in arithmetic that means the same for an integer and for a whole column of
-integers (one per candidate), so one text refuses a candidate with a sentence and screens a
-population at once; no array library is imported.
+integers (``search_space.case``), so one text refuses a candidate with a sentence and screens a
+population at once.
 """
 
 from __future__ import annotations
@@ -12,44 +11,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from search_space.dtype import size_bytes
-from search_space.sketch import Sketch, Structure
+from search_space.case import (
+    WGMMA_ROWS,
+    Case,
+    Number,
+    case_of,
+    ceil_div,
+    columns,
+    covering,
+    larger,
+    programs_per_multiprocessor,
+    registers_estimate,
+    shared_bytes,
+    smaller,
+)
+from search_space.sketch import Sketch
 from search_space.target import Target
 
-#: An int, or an integer array with one value per candidate.
-Number = Any
-
-#: What a choice is worth in a sketch that does not leave it open.
-DEFAULTS: dict[str, int] = {
-    "tile_m": 16,
-    "tile_n": 16,
-    "tile_k": 16,
-    "stages": 1,
-    "warps": 4,
-    "group": 1,
-    "parts": 1,
-    "split": 1,
-    "ctas": 1,
-}
-
-#: Rows of one wgmma instruction; four warps issue it together (PTX ISA, wgmma.mma_async).
-WGMMA_ROWS = 64
 #: Elements of the output of one mma.sync m16n8 (PTX ISA), the least that keeps a warp busy.
 MMA_ELEMENTS = 16 * 8
 #: Bytes along K of one tensor core instruction, whatever the dtype (PTX ISA: k16 of 16 bits).
 MMA_DEPTH_BYTES = 32
-#: Registers beside the accumulators: 26 with descriptors, 40 to 90 with pointers (measured on
-#: kernels that Triton 3.6 compiled for sm_90).
-REGISTERS_BESIDE = {"descriptor": 26, "pointer": 60}
-#: Registers beside the sums and the loaded blocks where there is no dot (sm_90, Triton 3.6).
-REGISTERS_OF_ROWS = 20
 #: Bytes of the widest load of a thread.
 WIDEST_LOAD_BYTES = 16
-#: Registers of a plain dot beside as many again as its accumulators, and the most it can do with:
-#: 32 accumulators took 96, 64 took 158 to 207, and 128 took 208 to 255 with at most a few spilled.
-PLAIN_DOT_REGISTERS, PLAIN_DOT_MOST_REGISTERS = 32, 127
-#: Shared memory that the hardware keeps for itself per resident block on sm_80 and later.
-RESERVED_SHARED_BYTES = 1024
 #: A tensor descriptor's box: at most 256 elements a dimension, at least 16 bytes in the last.
 BOX_ELEMENTS = 256
 BOX_ROW_BYTES = 16
@@ -62,104 +46,6 @@ BLOCK_THREADS = 1024
 UNROLLED_MULTIPLY_ADDS = 2048
 #: Programs per multiprocessor beyond which more parts of a reduction only add traffic.
 SPLIT_PROGRAMS_PER_MULTIPROCESSOR = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One candidate, or a population as columns, with what bounds it.
-
-    ``least`` holds the smallest value of each open choice: rules against waste never refuse it,
-    so that small extents keep a legal candidate.
-    """
-
-    tile_m: Number
-    tile_n: Number
-    tile_k: Number
-    stages: Number
-    warps: Number
-    group: Number
-    parts: Number
-    split: Number
-    ctas: Number
-    structure: Structure
-    target: Target
-    least: Mapping[str, int]
-
-    @property
-    def a_bytes(self) -> int:
-        """Bytes of one element of operand a."""
-        return size_bytes(self.structure.a_dtype)
-
-    @property
-    def b_bytes(self) -> int:
-        """Bytes of one element of operand b."""
-        return size_bytes(self.structure.b_dtype)
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes of one element as the main kernel stores it (float32 partial sums if split)."""
-        return 4 if self.structure.split != "none" else size_bytes(self.structure.output_dtype)
-
-    @property
-    def tiles_m(self) -> Number:
-        """Blocks along M."""
-        return ceil_div(self.structure.m, self.tile_m)
-
-    @property
-    def tiles_n(self) -> Number:
-        """Blocks along N."""
-        return ceil_div(self.structure.n, self.tile_n)
-
-    @property
-    def tiles(self) -> Number:
-        """Blocks of the output, over all batches."""
-        return self.structure.batch * self.tiles_m * self.tiles_n
-
-    @property
-    def blocks_k(self) -> Number:
-        """Blocks along the whole of K."""
-        return ceil_div(self.structure.k, self.tile_k)
-
-    @property
-    def iterations(self) -> Number:
-        """Blocks along K that one program walks through."""
-        return ceil_div(self.blocks_k, self.split)
-
-    @property
-    def rows(self) -> Number:
-        """Rows of the dot's result: ``tile_m``, or ``tile_n`` where it is computed transposed."""
-        return self.tile_n if self.structure.swap else self.tile_m
-
-    @property
-    def wgmma(self) -> Number:
-        """Whether the dot becomes wgmma: 64 rows and whole groups of four warps."""
-        return self.wgmma_able & (self.rows >= WGMMA_ROWS) & (self.warps % 4 == 0)
-
-    @property
-    def wgmma_able(self) -> bool:
-        """Whether the target has wgmma for this arithmetic at all."""
-        arithmetic, target = self.structure.arithmetic, self.target
-        has_rate = arithmetic in target.operations_per_s and arithmetic != "float32"
-        return has_rate and "wgmma" in target.features
-
-    @property
-    def plain(self) -> bool:
-        """Whether the dot is written out as multiply-adds of single lanes."""
-        structure = self.structure
-        is_cuda = self.target.backend == "cuda"
-        return structure.dot and structure.arithmetic == "float32" and is_cuda
-
-
-def case_of(sketch: Sketch, choices: Mapping[str, Number], target: Target) -> Case:
-    """Pair ``choices`` (ints, or equally long columns) with what bounds them."""
-    least = {choice.name: min(choice.domain) for choice in sketch.choices}
-    held = {name: choices.get(name, default) for name, default in DEFAULTS.items()}
-    return Case(**held, structure=sketch.structure, target=target, least=least)
-
-
-def columns(sketch: Sketch, matrix: Any) -> dict[str, Any]:
-    """Name the columns of a matrix of choices [candidates, choices] in ``sketch.names`` order."""
-    return {name: matrix[:, n] for n, name in enumerate(sketch.names)}
 
 
 def violation(sketch: Sketch, choices: Mapping[str, int], target: Target) -> str | None:
@@ -178,96 +64,6 @@ def violations(sketch: Sketch, matrix: Any, target: Target) -> Any:
     for rule in RULES:
         refused = refused | rule.broken(case)
     return refused
-
-
-def shared_bytes(case: Case) -> Number:
-    """Estimate the shared memory of one program, bytes.
-
-    The ring of loads in flight takes ``buffers * tile_k * (tile_m * a + tile_n * b)``; wgmma
-    reads a buffer while the next is consumed, so it needs one more than mma.sync. The block is
-    stored through shared memory in ``parts`` slices, together with the slices of what a
-    descriptor brings in for the epilogue: beside the ring if a persistent kernel
-    keeps loading meanwhile, else in its place. Each load in flight has a 16-byte barrier. A first
-    operand that passes through registers has left its buffer before wgmma begins. Within
-    2 KiB of what Triton 3.6 takes for sm_90 on nine in ten random candidates, seldom below it.
-    """
-    if not case.structure.dot:
-        return 0 * case.tile_m
-    ring = (
-        ring_buffers(case) * case.tile_k * (case.tile_m * case.a_bytes + case.tile_n * case.b_bytes)
-    )
-    ring = ring - case.structure.registers * (case.stages > 1) * first_operand_bytes(case)
-    block = ceil_div(case.tile_m * case.tile_n * case.stored_bytes, case.parts)
-    store = block * (1 + case.structure.block_inputs)
-    both = ring + store if case.structure.persistent else larger(ring, store)
-    return both + 16 * case.stages
-
-
-def first_operand_bytes(case: Case) -> Number:
-    """Return the bytes of the block that is the first operand of the dot."""
-    return case.rows * case.tile_k * (case.b_bytes if case.structure.swap else case.a_bytes)
-
-
-def ring_buffers(case: Case) -> Number:
-    """Return how many copies of the input tiles shared memory holds."""
-    return larger(case.stages - 1 + case.wgmma, 1)
-
-
-def registers_estimate(case: Case) -> Number:
-    """Estimate the registers of one thread: its accumulators, its share of a first operand that
-    passes through registers, and a constant by kind of load.
-
-    A plain dot holds operands of a few steps of K as well, until registers run out.
-    """
-    words = size_bytes(case.structure.accumulator_dtype) // 4
-    if not case.structure.dot:
-        return _row_registers(case, words)
-    accumulators = ceil_div(case.tile_m * case.tile_n * words, 32 * case.warps)
-    if case.plain:
-        beside = smaller(accumulators + PLAIN_DOT_REGISTERS, PLAIN_DOT_MOST_REGISTERS)
-        return accumulators + beside
-    operand = ceil_div(first_operand_bytes(case), 4 * 32 * case.warps) * case.structure.registers
-    return accumulators + operand + REGISTERS_BESIDE[case.structure.load]
-
-
-def _row_registers(case: Case, words: int) -> Number:
-    """Count a sum for every point of the block, and the blocks as they were loaded."""
-    points = case.tile_m * case.tile_n * case.tile_k * words
-    loaded = case.tile_k * (case.tile_m * case.a_bytes + case.tile_n * case.b_bytes) // 4
-    return ceil_div(points + loaded, 32 * case.warps) + REGISTERS_OF_ROWS
-
-
-def programs_per_multiprocessor(case: Case) -> Number:
-    """Return how many programs fit on one multiprocessor by shared memory, registers, threads."""
-    target = case.target
-    threads = target.warp_size * case.warps
-    by_shared = target.shared_memory_per_multiprocessor_bytes // (
-        shared_bytes(case) + RESERVED_SHARED_BYTES
-    )
-    registers = ceil_div(registers_estimate(case), 8) * 8 * threads
-    by_registers = target.registers_per_multiprocessor // registers
-    by_threads = target.max_threads_per_multiprocessor // threads
-    return smaller(smaller(by_shared, by_registers), by_threads)
-
-
-def ceil_div(a: Number, b: Number) -> Number:
-    """Return a / b rounded up."""
-    return -(-a // b)
-
-
-def larger(a: Number, b: Number) -> Number:
-    """Return the larger of two numbers, column by column."""
-    return a + (b - a) * (b > a)
-
-
-def smaller(a: Number, b: Number) -> Number:
-    """Return the smaller of two numbers, column by column."""
-    return a + (b - a) * (b < a)
-
-
-def covering(extent: int, least: int) -> int:
-    """Return the smallest power of two that covers ``extent``, at least ``least``."""
-    return max(least, 1 << max(extent - 1, 0).bit_length())
 
 
 @dataclass(frozen=True, slots=True)

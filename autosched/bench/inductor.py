@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from measure.library import Product, library_product, softmax_product
+from measure.product import Product
+from measure.recognise import library_product, softmax_product
 from measure.reference import FUNCTIONS
 from measure.tensor import TORCH_DTYPES
 from search_space.expr import Call, Cast, Const, Expr, Read

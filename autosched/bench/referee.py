@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from autosched.bench.contest import Contest, Outcome
 from autosched.bench.row import Interval
 from measure.child import Child, Lost
+from measure.closing import Closing
 from measure.comparison import paired_ratio
 from measure.timing import median_interval
 
@@ -22,7 +22,7 @@ FRESH = 1 << 20
 TIMEOUT_S = 600.0
 
 
-class GpuReferee:
+class GpuReferee(Closing):
     """Compares on one GPU. A context manager; the child starts with the first comparison.
 
     Between comparisons the child holds no data, and leaves the GPU to others. An entrant that kills
@@ -74,17 +74,6 @@ class GpuReferee:
         if self._child is not None:
             self._child.close()
             self._child = None
-
-    def __enter__(self) -> GpuReferee:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _broken(reply: Any) -> tuple[str, str] | None:

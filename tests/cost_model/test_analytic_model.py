@@ -10,6 +10,7 @@ from autosched.te.operators import batch_matmul, matmul
 from cost_model import terms
 from cost_model.analytic_model import AnalyticModel, predict_us
 from cost_model.machine import roofline_us
+from search_space import case as case_module
 from search_space import limits
 from search_space import target as targets
 from search_space.rules import sketches
@@ -175,7 +176,7 @@ def test_plain_dots_want_both_operands_along_their_rows() -> None:
 def test_terms_add_up_and_are_positive() -> None:
     for sketch in sketches(matmul(300, 1000, 5000, dtype="float32", precision="tf32"), H200):
         matrix = legal_matrix(sketch)[::97]
-        case = limits.case_of(sketch, limits.columns(sketch, matrix), H200)
+        case = case_module.case_of(sketch, case_module.columns(sketch, matrix), H200)
         times = terms.times(case, len(matrix))
         assert times.total_us.shape == (len(matrix),)
         largest = np.maximum(times.multiprocessor_us, times.hbm_us)

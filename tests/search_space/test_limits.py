@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosched.te import operators
+from search_space import case as case_module
 from search_space import limits
 from search_space import target as targets
 from search_space.rules import sketches
@@ -63,7 +64,7 @@ def sketch(names: tuple[str, ...] = CHOICES, **changes: Any) -> Sketch:
 
 
 def choices_of(**changes: int) -> dict[str, int]:
-    held = {name: limits.DEFAULTS[name] for name in CHOICES}
+    held = {name: case_module.DEFAULTS[name] for name in CHOICES}
     return {**held, **GOOD, **changes}
 
 
@@ -195,30 +196,32 @@ def test_a_dot_without_tensor_cores_holds_operands_in_registers(
     tile_n: int, registers: int
 ) -> None:
     made = sketch(arithmetic="float32", load="pointer", store="pointer")
-    case = limits.case_of(made, choices_of(tile_m=128, tile_n=tile_n, warps=4), H200)
-    assert limits.registers_estimate(case) == registers
+    case = case_module.case_of(made, choices_of(tile_m=128, tile_n=tile_n, warps=4), H200)
+    assert case_module.registers_estimate(case) == registers
 
 
 def test_a_small_extent_keeps_the_smallest_choices_legal() -> None:
-    smallest = {name: limits.DEFAULTS[name] for name in CHOICES} | {"warps": 1}
+    smallest = {name: case_module.DEFAULTS[name] for name in CHOICES} | {"warps": 1}
     assert limits.violation(sketch(m=1, n=1, k=1), smallest, H200) is None
 
 
 def test_mma_sync_needs_one_buffer_less_than_wgmma() -> None:
     four = choices_of(tile_m=128, tile_n=128, stages=4, warps=4)
     ring = 64 * (128 + 128) * 2
-    case = limits.case_of(sketch(), four, H200)
-    assert limits.shared_bytes(case) == 4 * ring + 4 * 16
-    assert limits.shared_bytes(replace(case, target=A100)) == 3 * ring + 4 * 16
+    case = case_module.case_of(sketch(), four, H200)
+    assert case_module.shared_bytes(case) == 4 * ring + 4 * 16
+    assert case_module.shared_bytes(replace(case, target=A100)) == 3 * ring + 4 * 16
 
 
 def test_programs_per_multiprocessor_takes_the_tightest_resource() -> None:
     held = choices_of(tile_m=128, tile_n=128, stages=3, warps=4)
-    case = limits.case_of(sketch(), held, H200)
-    assert limits.registers_estimate(case) == 128 + 26
-    assert limits.programs_per_multiprocessor(case) == 2  # 96 KiB each of 228
-    small = limits.case_of(sketch(), choices_of(tile_m=128, tile_n=128, stages=1, warps=4), H200)
-    assert limits.programs_per_multiprocessor(small) == 3  # 160 registers of 128 threads
+    case = case_module.case_of(sketch(), held, H200)
+    assert case_module.registers_estimate(case) == 128 + 26
+    assert case_module.programs_per_multiprocessor(case) == 2  # 96 KiB each of 228
+    small = case_module.case_of(
+        sketch(), choices_of(tile_m=128, tile_n=128, stages=1, warps=4), H200
+    )
+    assert case_module.programs_per_multiprocessor(small) == 3  # 160 registers of 128 threads
 
 
 ANY_CHOICES = st.fixed_dictionaries({n: st.sampled_from(DOMAINS[n]) for n in CHOICES})
@@ -264,7 +267,7 @@ def test_blocks_that_an_epilogue_reads_take_shared_memory_too() -> None:
     )
     choices = {"tile_m": 128, "tile_n": 256, "tile_k": 64, "stages": 3, "warps": 8, "group": 8}
     choices |= {"parts": 2, "ctas": 1}
-    assert limits.shared_bytes(limits.case_of(sketch, choices, H200)) == 213_040
+    assert case_module.shared_bytes(case_module.case_of(sketch, choices, H200)) == 213_040
     assert "must fit in 232448 bytes" in (
         limits.violation(sketch, choices | {"stages": 4}, H200) or ""
     )
