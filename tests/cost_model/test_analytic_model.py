@@ -97,7 +97,7 @@ def test_a_square_of_1024_wants_one_wave_of_64_by_128() -> None:
     best = best_by_sketch(workload)
     time_us, choices = best["contraction.descriptor"]
     assert [choices[n] for n in TILE[:2]] == [64, 128]
-    assert time_us == pytest.approx(10.6, rel=0.2)
+    assert time_us == pytest.approx(8.6, rel=0.15)  # H200, tuned, behind a clean cache
     known = {"tile_m": 64, "tile_n": 128, "tile_k": 64, "stages": 4, "warps": 4}
     assert predicted(workload, "contraction.descriptor", **known) < 1.03 * time_us
     assert next(iter(best.values()))[0] > 0.95 * time_us

@@ -23,6 +23,7 @@ def check(workload: Workload) -> list[str]:
     inputs = sample_data.random_inputs(workload, 0, CPU)
     expected = evaluate(workload, inputs)["C"].float()
     forms = library_forms(workload)
+    assert forms
     for form in forms:
         output = empty(workload.output, CPU).fill_(torch.nan)
         form.call(inputs, output)
