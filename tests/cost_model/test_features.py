@@ -19,6 +19,7 @@ SKETCHES = {
         matmul(300, 1000, 5000, dtype="float16", epilogue=("bias", "gelu")),
         matmul(16, 8192, 8192, dtype="bfloat16", trans_b=True),
         matmul(64, 64, 4096, dtype="float32"),
+        matmul(2, 512, 2048, dtype="float16", trans_b=True),
     )
     for sketch in sketches(workload, H200)
 }
@@ -50,7 +51,7 @@ def test_a_row_is_the_same_alone_as_among_others(data: st.DataObject, name: str)
 
 
 def test_missing_stands_only_where_a_feature_does_not_apply() -> None:
-    may_miss = {"split_share", "access_bytes", "log2_t_join"}
+    may_miss = {"split_share", "access_bytes", "log2_t_join", "log2_shared_bytes"}
     for sketch in SKETCHES.values():
         matrix = np.array([[choice.domain[-1] for choice in sketch.choices]])
         table = features(sketch, matrix, H200)
@@ -58,6 +59,20 @@ def test_missing_stands_only_where_a_feature_does_not_apply() -> None:
         assert missing <= may_miss
         assert ("split_share" in missing) == (sketch.structure.split == "none")
         assert ("access_bytes" in missing) == (sketch.structure.load == "descriptor")
+        assert ("log2_shared_bytes" in missing) == (not sketch.structure.dot)
+
+
+def test_rows_use_no_shared_memory_and_their_features_warn_of_nothing() -> None:
+    rows = [sketch for sketch in SKETCHES.values() if not sketch.structure.dot]
+    assert rows
+    for sketch in rows:
+        matrix = np.array(
+            [[c.domain[turn % len(c.domain)] for c in sketch.choices] for turn in (0, 1, 2)]
+        )
+        table = features(sketch, matrix, H200)
+        assert np.isnan(column(table, "log2_shared_bytes")).all()
+        assert (column(table, "shared_share") == 0).all()
+        assert not np.isinf(table).any()
 
 
 def test_formulas_by_hand() -> None:
