@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from autosched.bench.contest import Contest, Outcome
@@ -10,6 +11,8 @@ from autosched.bench.row import Interval
 from measure.child import Child, Lost
 from measure.closing import Closing
 from measure.comparison import paired_ratio
+from measure.gpu_lock import GpuLock
+from measure.service import NoDevice, Patience
 from measure.timing import median_interval
 
 #: How many sets of fresh random data the rounds of a comparison are spread over.
@@ -25,8 +28,9 @@ TIMEOUT_S = 600.0
 class GpuReferee(Closing):
     """Compares on one GPU. A context manager; the child starts with the first comparison.
 
-    Between comparisons the child holds no data, and leaves the GPU to others. An entrant that kills
-    the child or never ends is taken out, and the others start again.
+    Between comparisons the child holds no data, and leaves the GPU to others; while it compares
+    the GPU's lock is held, as by whoever tunes. Tuners of this process share it. An entrant that
+    kills the child or never ends is taken out, and the others start again.
     """
 
     def __init__(
@@ -34,7 +38,11 @@ class GpuReferee(Closing):
         device: str = "cuda:0",
         timeout_s: float = TIMEOUT_S,
         module: str = "autosched.bench.worker",
+        patience: Patience = Patience(),  # noqa: B008  frozen
     ) -> None:
+        self._patience = patience
+        #: The GPU's UUID, once the child has been asked; "" where there is no GPU to lock.
+        self._uuid: str | None = None
         self._device = device
         self._timeout_s = timeout_s
         self._module = module
@@ -46,7 +54,12 @@ class GpuReferee(Closing):
             self._child = Child(self._module)
 
     def __call__(self, contest: Contest) -> Outcome:
-        """Hold one comparison."""
+        """Hold one comparison. Raises GpuBusy where another process does not leave the GPU in time,
+        and NoDevice where the child cannot say which GPU it has."""
+        with self._locked():
+            return self._compare(contest)
+
+    def _compare(self, contest: Contest) -> Outcome:
         lost: dict[str, str] = {}
         careful = False
         entrants = (*contest.programs, *contest.libraries)
@@ -63,6 +76,24 @@ class GpuReferee(Closing):
                 return Outcome(failures=dict.fromkeys(entrants, detail) | lost)
             careful = True
         return Outcome(failures=lost)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        if self._uuid is None:
+            reply = self._ask({"identify": self._device})
+            if isinstance(reply, Lost):
+                self.close()
+                raise NoDevice(f"{self._device}: {reply.detail}")
+            self._uuid = str(reply["uuid"])
+        if not self._uuid:
+            yield
+            return
+        lock = GpuLock(self._uuid)
+        lock.acquire(self._patience)
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _ask(self, request: Mapping[str, Any]) -> Any:
         self.start()

@@ -1,6 +1,7 @@
 """The child process that times programs and libraries in turns. Knows no schedule and no log.
 
-A request is a mapping: workload, names, programs, libraries, rounds, seeds, verify (further
+A request {"identify": device} is answered with the GPU's {"uuid": ...}, "" where it has none. Any
+other is a mapping: workload, names, programs, libraries, rounds, seeds, verify (further
 seeds, untimed), device, careful. The reply is one too, by entrant's name: times_us (a tuple, one
 per round), rel_err, max_error (in tolerances), host_us, setup_s, verified_seeds, forms (what a
 library calls), refused (its other forms that failed, and why) and failures; or, where the device
@@ -30,6 +31,7 @@ from measure.gpu_timer import BATCH, GpuTimer, HostTooSlow
 from measure.launch import Launcher
 from measure.library import library_forms
 from measure.output import GuardedOutput
+from measure.session import uuid_of
 from measure.trouble import failure_of, healthy
 from search_space.workload import Workload
 
@@ -62,7 +64,9 @@ class Unavailable(Exception):
 
 
 def handle(request: Mapping[str, Any], note: Note) -> dict[str, Any]:
-    """Hold one comparison; see the module for request and reply. Leaves no data on the device."""
+    """Answer one request; see the module for requests and replies. Leaves no data on the device."""
+    if "identify" in request:
+        return {"uuid": uuid_of(torch.device(request["identify"]))}
     reply = _held(request, note)
     gc.collect()
     if "broken" not in reply:
