@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -16,7 +17,7 @@ import autosched
 from autosched.bench.contest import LIBRARIES
 from autosched.bench.prediction import Predictor
 from autosched.bench.referee import GpuReferee
-from autosched.bench.run import Bench, Entry, Tuning
+from autosched.bench.run import Bench, Entry, Quick, Tuning
 from autosched.runtime.catalog import Catalog, load_catalog
 from autosched.runtime.device import Setting, setting
 from autosched.runtime.served import Served
@@ -38,6 +39,8 @@ def open_bench(
     log: Path | None = None,
     against: tuple[str, ...] = ("torch",),
     tune: Callable[[Entry], Tuning] | None = None,
+    quick: Callable[[Entry, Path], Tuning] | None = None,
+    quick_logs: Path = Path("quick"),
     date: str,
     command: str,
     rounds: int = 50,
@@ -46,7 +49,9 @@ def open_bench(
     """Yield a benchmark on ``device``: "cuda", "cuda:N" or "model", where times are predicted.
 
     ``tune`` searches one workload and appends to ``log``. Without a log everything is served by
-    defaults. Raises NoDevice, and ValueError on an unknown library.
+    defaults. ``quick`` searches one at quick effort and appends to the log it is handed, a new one
+    for each workload in the folder ``quick_logs``. Raises NoDevice, and ValueError on an unknown
+    library.
     """
     for name in against:
         if name not in LIBRARIES:
@@ -54,6 +59,16 @@ def open_bench(
     gpu = name_of_device(device)
     here = setting(target, lambda: gpu or target.device_names[0])
     predictor = Predictor(lambda workload: serve(log, here, workload), target)
+
+    def run_quick(entry: Entry) -> Quick:
+        assert quick is not None  # noqa: S101 (only handed over where it is there)
+        own = fresh_log(quick_logs, entry.workload)
+        begun = time.monotonic()
+        tuning = quick(entry, own)
+        seconds = time.monotonic() - begun
+        served = predictor.remember(serve(own, here, entry.workload))
+        return Quick(served, tuning.trials, seconds)
+
     index = "cuda:0" if device == "cuda" else device
     with GpuReferee(index) as referee:
         if gpu:
@@ -69,6 +84,7 @@ def open_bench(
             date=date,
             command=command,
             tune=tune,
+            quick=run_quick if quick else None,
             tuned_before=lambda workload: tuned_before(log, workload),
             predicted=gpu is None,
             rounds=rounds,
@@ -96,6 +112,14 @@ def serve(log: Path | None, here: Setting, workload: Workload) -> Served:
     exists = log is not None and log.exists()
     catalog = load_catalog(log, here.place) if log is not None and exists else Catalog({})
     return Tuned(catalog, here, on_miss="serve", source=str(log)).lookup(workload)
+
+
+def fresh_log(folder: Path, workload: Workload) -> Path:
+    """Return the path of a workload's log in ``folder``, which exists; there is no such log."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{workload.key}.jsonl"
+    path.unlink(missing_ok=True)
+    return path
 
 
 def tuned_before(log: Path | None, workload: Workload) -> Tuning | None:

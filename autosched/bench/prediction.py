@@ -31,7 +31,10 @@ class Predictor:
 
     def serve(self, workload: Workload) -> Served:
         """Return what serves ``workload``."""
-        served = self._serve(workload)
+        return self.remember(self._serve(workload))
+
+    def remember(self, served: Served) -> Served:
+        """Return what serves, whose time can be predicted from now on."""
         if served.fingerprint:
             self._served[served.fingerprint] = served
         return served
@@ -46,7 +49,9 @@ class Predictor:
                 failures[name] = "a schedule of no sketch: the model has no prediction"
             else:
                 times[name] = Interval(time_us, time_us, time_us)
-        return Outcome(times_us=times, failures=failures)
+        yardstick = times.get(contest.yardstick or "")
+        ratios = {n: t.scaled(1 / yardstick.value) for n, t in times.items()} if yardstick else {}
+        return Outcome(times_us=times, ratios=ratios, failures=failures)
 
     def _predicted_us(self, workload: Workload, fingerprint: str) -> float | None:
         served = self._served.get(fingerprint)

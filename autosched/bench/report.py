@@ -18,6 +18,9 @@ Data = Mapping[str, Any]
 
 #: A row is listed as slower where its ratio is below this.
 SLOWER = 0.97
+#: What quick effort is held to: seconds, and its speed over ours.
+QUICK_S = 10.0
+QUICK_SHARE = 0.95
 
 
 class BadResults(ValueError):
@@ -103,12 +106,13 @@ def table(data: Data) -> str:
     head += [f"{name} host us" for name in hosted]
     with_constants = any(row.get("constant") for row in data["rows"])
     head += ["constant"] * with_constants
+    with_quick = any(row.get("quick_s") is not None for row in data["rows"])
+    head += ["quick us", "ours / quick", "quick tuned in s"] * with_quick
     lines += [_line(head), _line(["---", *["---:"] * (len(head) - 1)])]
     for row in data["rows"]:
         constant = ", ".join(row.get("constant", ())) or "-"
-        lines.append(
-            _line([*_cells(row, against), *_host(row, hosted), *[constant] * with_constants])
-        )
+        cells = [*_cells(row, against), *_host(row, hosted), *[constant] * with_constants]
+        lines.append(_line([*cells, *(_quick_cells(row) if with_quick else ())]))
     lines += ["", *_means(data["rows"], against), *_notes(data["rows"])]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -151,6 +155,14 @@ def _host(row: Data, names: Sequence[str]) -> list[str]:
     return [_number(row.get(f"{name}_host_us"), "{:.1f}") for name in names]
 
 
+def _quick_cells(row: Data) -> list[str]:
+    return [
+        _spread(row, "quick_us", "{:.4g}"),
+        _spread(row, "quick_share", "{:.3f}"),
+        _number(row.get("quick_s"), "{:.1f}"),
+    ]
+
+
 def _spread(row: Data, name: str, form: str) -> str:
     if row.get(name) is None:
         return "-"
@@ -181,6 +193,7 @@ def _means(rows: Sequence[Data], against: Sequence[str]) -> list[str]:
             f"Geometric mean of the best of the first 8 trials over the best of all, "
             f"{len(early)} workloads: **{geometric_mean(early):.3f}**."
         )
+    lines += _quick(rows)
     if len(fair) < len(rows):
         lines += ["" for _ in lines[:1]]
         lines.append(
@@ -206,6 +219,24 @@ def _by_kind(rows: Sequence[Data], name: str) -> list[str]:
     if slower:
         lines.append(f"Below {SLOWER} of {name} by the interval's upper end: {', '.join(slower)}.")
     return lines
+
+
+def _quick(rows: Sequence[Data]) -> list[str]:
+    """Say how quick effort stands to what serves, and which rows miss what it is held to."""
+    tried = [row for row in rows if row.get("quick_s") is not None]
+    shares = [row["quick_share"] for row in tried if row.get("quick_share")]
+    mean = geometric_mean(shares)
+    if mean is None:
+        return []
+    slow = [r["workload"] for r in tried if (r.get("quick_share") or 0.0) < QUICK_SHARE]
+    late = [r["workload"] for r in tried if r["quick_s"] > QUICK_S]
+    seconds = [row["quick_s"] for row in tried]
+    return [
+        f"Quick effort: {min(seconds):.1f} to {max(seconds):.1f} s a workload; its speed over ours "
+        f"has the geometric mean **{mean:.3f}** over {len(shares)} workloads, lowest "
+        f"{min(shares):.3f}. Below {QUICK_SHARE}: {', '.join(slow) or 'none'}. "
+        f"Above {QUICK_S:g} s: {', '.join(late) or 'none'}."
+    ]
 
 
 def _notes(rows: Sequence[Data]) -> list[str]:

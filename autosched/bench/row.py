@@ -16,6 +16,10 @@ class Interval:
     low: float
     high: float
 
+    def inverse(self) -> Interval:
+        """Return the interval of one over the value, which is positive."""
+        return Interval(1 / self.value, 1 / self.high, 1 / self.low)
+
     def scaled(self, factor: float) -> Interval:
         """Return the interval times a positive factor."""
         return Interval(self.value * factor, self.low * factor, self.high * factor)
@@ -64,6 +68,16 @@ class Row:
     forms: Mapping[str, str] = field(default_factory=dict)
     #: Seconds before an entrant's first run: compiling, for the compiler its own tuning.
     setup_s: Mapping[str, float] = field(default_factory=dict)
+    #: Seconds and trials that a second tuning at quick effort took, where it was asked for; what
+    #: it found is the entrant "quick".
+    quick_s: float | None = None
+    quick_trials: int | None = None
+
+    @property
+    def quick_share(self) -> Interval | None:
+        """The speed of what quick effort found over that of ours: 1 where they are alike."""
+        ratio = self.ratios.get("quick")
+        return ratio.inverse() if ratio else None
 
     def to_data(self, entrants: Iterable[str]) -> dict[str, Any]:
         """Return the plain-data form: a column per entrant, None where it did not run."""
@@ -78,6 +92,10 @@ class Row:
         for name in entrants:
             data[f"{name}_form"] = self.forms.get(name)
             data[f"{name}_setup_s"] = _rounded(self.setup_s.get(name))
+        if self.quick_s is not None:
+            data |= _columns("quick_us", self.times_us.get("quick"))
+            data |= _columns("quick_share", self.quick_share)
+            data |= {"quick_s": _rounded(self.quick_s), "quick_trials": self.quick_trials}
         return data | {
             "trials": self.trials,
             "tune_s": _rounded(self.tune_s),

@@ -18,10 +18,13 @@ from autosched.bench.roofline import roofline_us
 from autosched.bench.row import Interval, Row
 from autosched.runtime.served import Served
 from autosched.tune.result import TuningResult
+from search_space.program import Program
 from search_space.target import Target
 from search_space.workload import Workload
 
 OURS = "ours"
+#: What a second tuning at quick effort found, where that was asked for.
+QUICK = "quick"
 
 
 class Entry(Protocol):
@@ -60,12 +63,24 @@ def first8_ratio(times_us: Sequence[float | None]) -> float | None:
     return min(early) / min(valid) if early else None
 
 
+@dataclass(frozen=True, slots=True)
+class Quick:
+    """What quick effort came to: what it would serve, its trials, and the seconds it took, from
+    opening the device on."""
+
+    served: Served
+    trials: int
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Bench:
     """Everything a run needs, chosen by whoever assembles it.
 
     ``tune`` searches one workload and logs it (None: the log is taken as it is). ``serve`` reads
     the log anew and says what would serve. ``referee`` compares. ``against`` names libraries.
+    ``quick`` searches one workload at quick effort, knowing nothing of any log; it goes first, so
+    that it builds everything that it measures.
     """
 
     suite: str
@@ -78,6 +93,7 @@ class Bench:
     date: str
     command: str
     tune: Callable[[Entry], Tuning] | None = None
+    quick: Callable[[Entry], Quick] | None = None
     #: What the log knows of earlier tuning, by workload key; used where ``tune`` is None.
     tuned_before: Callable[[Workload], Tuning | None] = field(default=lambda _: None)
     predicted: bool = False
@@ -110,13 +126,15 @@ def run(
 
 def measure_row(bench: Bench, task: Entry) -> Row:
     """Tune one workload if asked, then compare what serves it with the libraries."""
-    workload, begun = task.workload, time.monotonic()
+    workload = task.workload
+    quick = bench.quick(task) if bench.quick else None
+    begun = time.monotonic()
     tuning = bench.tune(task) if bench.tune else bench.tuned_before(workload)
     tuned = time.monotonic()
     served = bench.serve(workload)
-    programs = {OURS: served.program} if served.program else {}
+    programs = _programs(served, quick)
     outcome = bench.referee(Contest(workload, programs, bench.against, bench.rounds, bench.seed))
-    setup = {f"{name}_s": seconds for name, seconds in outcome.setup_s.items() if name != OURS}
+    setup = {f"{name}_s": s for name, s in outcome.setup_s.items() if name in bench.against}
     spent = {"tune_s": tuned - begun, "compare_s": time.monotonic() - tuned} | setup
     return Row(
         workload=task.id,
@@ -135,7 +153,7 @@ def measure_row(bench: Bench, task: Entry) -> Row:
         rel_err=outcome.rel_err.get(OURS),
         predicted=bench.predicted,
         host_us=outcome.host_us,
-        notes=tuple(_notes(served, outcome)),
+        notes=tuple(_notes(served, quick, outcome)),
         constant=workload.constants,
         kind=kind(workload),
         first8_ratio=tuning.first8_ratio if tuning else None,
@@ -144,19 +162,32 @@ def measure_row(bench: Bench, task: Entry) -> Row:
         max_error=outcome.max_error.get(OURS),
         forms=outcome.forms,
         setup_s=outcome.setup_s,
+        quick_s=quick.seconds if quick else None,
+        quick_trials=quick.trials if quick else None,
     )
 
 
+def _programs(served: Served, quick: Quick | None) -> dict[str, Program]:
+    """Return what is compared, by name; quick effort only beside what serves."""
+    if served.program is None:
+        return {}
+    if quick is None or quick.served.program is None:
+        return {OURS: served.program}
+    return {OURS: served.program, QUICK: quick.served.program}
+
+
 def _ratios(outcome: Outcome) -> dict[str, Interval]:
-    """Keep the libraries' ratios, which only mean something where ours is the yardstick."""
+    """Keep the others' ratios, which only mean something where ours is the yardstick."""
     if OURS not in outcome.times_us:
         return {}
     return {name: ratio for name, ratio in outcome.ratios.items() if name != OURS}
 
 
-def _notes(served: Served, outcome: Outcome) -> Iterator[str]:
+def _notes(served: Served, quick: Quick | None, outcome: Outcome) -> Iterator[str]:
     if served.source != "tuned":
         yield served.reason
+    if quick and quick.served.source != "tuned":
+        yield f"{QUICK}: {quick.served.reason}"
     for name, reason in outcome.failures.items():
         yield f"OURS HAS NO TIME: {reason}" if name == OURS else f"{name}: {reason}"
     for name, forms in outcome.refused.items():

@@ -26,6 +26,7 @@ from measure.crew import Crew
 from measure.log import LogWriter
 
 SUFFIXES = (".yaml", ".yml")
+QUICK_COLUMNS = ("quick us", "ours / quick ratio", "quick s")
 
 
 def _names(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -65,6 +66,11 @@ def _names(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 @click.option("--trials", metavar="N", type=click.IntRange(min=1), help="With --tune.")
 @click.option("--effort", type=click.Choice(list(EFFORTS)), help="With --tune.")
 @click.option("--seed", metavar="N", type=click.IntRange(0, 2**31), help="[default: 0]")
+@click.option(
+    "--also-quick",
+    is_flag=True,
+    help="Tune at quick effort too, into new logs below --out, and compare what it finds.",
+)
 @with_output
 def command(
     output: Output,
@@ -80,6 +86,7 @@ def command(
     trials: int | None,
     effort: str | None,
     seed: int | None,
+    also_quick: bool,
 ) -> None:
     """Compare what a log serves with PyTorch on every workload of SUITE.
 
@@ -92,15 +99,18 @@ def command(
     output.say(machine.reason)
     log = log or (Path("tuned.jsonl") if tune else None)
     flags = Flags(effort=effort, trials=trials, seed=seed)
+    name = Path(suite).stem if suite.endswith(SUFFIXES) else "inline"
     with (
         Crew() as crew,
         open_bench(
-            Path(suite).stem if suite.endswith(SUFFIXES) else "inline",
+            name,
             target=machine.target,
             device=machine.device,
             log=log,
             against=against,
             tune=_tuning(output, machine, flags, log, crew) if tune and log else None,
+            quick=_quick(output, machine, seed, crew) if also_quick else None,
+            quick_logs=out / f"{name}-{machine.target.name}-quick",
             date=datetime.now(UTC).date().isoformat(),
             command=shlex.join(["autosched", *sys.argv[1:]]),
             rounds=rounds,
@@ -109,7 +119,11 @@ def command(
     ):
         rows = _run(output, bench, tasks, only, out)
     if not output.json:
-        output.table(_columns(against), [_cells(row, against) for row in rows])
+        quick = [row.quick_s is not None for row in rows]
+        output.table(
+            [*_columns(against), *(QUICK_COLUMNS if any(quick) else ())],
+            [[*_cells(row, against), *(_quick_cells(row) if any(quick) else ())] for row in rows],
+        )
         output.say(f"written to {out / bench.file_name} and the table beside it")
 
 
@@ -122,16 +136,27 @@ def _check(what: str, names: Iterable[str], known: Sequence[str]) -> None:
 def _tuning(
     output: Output, machine: Machine, flags: Flags, log: Path, crew: Crew
 ) -> Callable[[Entry], Tuning]:
-    def tune(entry: Entry) -> Tuning:
-        assert isinstance(entry, Task)  # noqa: S101 (suites are loaded as tasks)
-        wishes: Wishes = flags.wishes(entry.options)
-        with LogWriter(log) as writer:
-            result = tune_one(output, entry, machine, wishes, writer, crew=crew)
-        if result.interrupted:
-            raise KeyboardInterrupt
-        return Tuning.of(result)
+    return lambda entry: _tune(output, machine, flags, log, crew, entry)
 
-    return tune
+
+def _quick(
+    output: Output, machine: Machine, seed: int | None, crew: Crew
+) -> Callable[[Entry, Path], Tuning]:
+    """Return what searches at quick effort, whatever else the command or the suite says."""
+    flags = Flags(effort="quick", seed=seed)
+    return lambda entry, log: _tune(output, machine, flags, log, crew, entry)
+
+
+def _tune(
+    output: Output, machine: Machine, flags: Flags, log: Path, crew: Crew, entry: Entry
+) -> Tuning:
+    assert isinstance(entry, Task)  # noqa: S101 (suites are loaded as tasks)
+    wishes: Wishes = flags.wishes(entry.options)
+    with LogWriter(log) as writer:
+        result = tune_one(output, entry, machine, wishes, writer, crew=crew)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return Tuning.of(result)
 
 
 def _run(
@@ -165,3 +190,12 @@ def _cells(row: Row, against: tuple[str, ...]) -> list[str]:
     mark = "predicted, " if row.predicted else ""
     name = row.workload + wording.constant(row.constant)
     return [name, *times, *ratios, f"{mark}{row.source}", row.sketch or "-"]
+
+
+def _quick_cells(row: Row) -> list[str]:
+    time_us, share = row.times_us.get("quick"), row.quick_share
+    found = [
+        wording.interval(held.value, held.low, held.high) if held else "-"
+        for held in (time_us, share)
+    ]
+    return [*found, "-" if row.quick_s is None else f"{row.quick_s:.1f}"]

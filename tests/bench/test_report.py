@@ -130,3 +130,28 @@ def test_rows_from_before_a_field_existed_still_merge() -> None:
     old = {name: value for name, value in row("a", 10.0).items() if name not in known}
     data = merge(results(old), results(row("b", 10.0, kind="aligned")), ["a", "b"])
     assert "Over 1 aligned workloads" in table(data)
+
+
+def test_quick_effort_has_its_columns_and_a_line() -> None:
+    rows = (
+        row("a", 10.0, quick_us=10.0, quick_share=1.0, quick_s=4.0),
+        row("b", 24.0, quick_us=30.0, quick_share=0.8, quick_s=12.5),
+        row("c", 24.0),
+    )
+    for made in rows[:2]:
+        for name in ("quick_us", "quick_share"):
+            made |= {f"{name}_low": made[name], f"{name}_high": made[name]}
+    text = table(merge(None, results(*rows), ["a", "b", "c"]))
+    cells = [line.split(" | ")[-3:] for line in text.splitlines() if line.startswith("| ")]
+    assert cells == [
+        ["quick us", "ours / quick", "quick tuned in s |"],
+        ["---:", "---:", "---: |"],
+        ["10", "1.000", "4.0 |"],
+        ["30", "0.800", "12.5 |"],
+        ["-", "-", "- |"],
+    ]
+    assert (
+        "Quick effort: 4.0 to 12.5 s a workload; its speed over ours has the geometric mean "
+        "**0.894** over 2 workloads, lowest 0.800. Below 0.95: b. Above 10 s: b." in text
+    )
+    assert "quick" not in table(merge(None, results(row("a", 10.0)), ["a"]))

@@ -9,7 +9,7 @@ import pytest
 from autosched.bench.contest import Contest, Outcome
 from autosched.bench.report import BadResults
 from autosched.bench.row import Interval
-from autosched.bench.run import Bench, Tuning, first8_ratio, run
+from autosched.bench.run import Bench, Quick, Tuning, first8_ratio, run
 from autosched.runtime.served import Served
 from autosched.te.operators import matmul
 from search_space import target
@@ -139,3 +139,44 @@ def test_the_first_eight_trials_are_held_to_the_best_of_all() -> None:
     assert first8_ratio([None, 8.0, *[9.0] * 6, 4.0]) == 2.0
     assert first8_ratio([None] * 8 + [4.0]) is None
     assert first8_ratio([]) is None
+
+
+OTHER = Program((Buffer("C", (8,), (1,), "float32", "output"),), (), 1)
+
+
+def test_quick_effort_goes_first_and_is_compared_in_the_same_rounds(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def tune(task: object) -> Tuning:
+        order.append("full")
+        return Tuning(trials=1000, tune_s=90.0)
+
+    def quick(task: object) -> Quick:
+        order.append("quick")
+        found = Served(TASKS[0].workload, "tuned", "best of 64", None, OTHER, 11.0)
+        return Quick(found, trials=64, seconds=8.25)
+
+    def judge(contest: Contest) -> Outcome:
+        assert list(contest.programs.items()) == [("ours", PROGRAM), ("quick", OTHER)]
+        made = referee(contest)
+        return replace(made, setup_s=dict.fromkeys(made.times_us, 1.0))
+
+    bench = replace(BENCH, tune=tune, quick=quick, referee=judge)
+    [row] = run(bench, TASKS[:1], out=tmp_path)
+    assert order == ["quick", "full"]
+    data = row.to_data(("torch",))
+    assert (data["quick_s"], data["quick_trials"], data["quick_us"]) == (8.25, 64, 11.0)
+    assert (data["quick_share"], data["quick_share_low"]) == (0.90909, 0.83333)
+    assert (data["trials"], data["tune_s"], data["ours_us"]) == (1000, 90.0, 10.0)
+    assert set(data["bench_s"]) == {"tune_s", "compare_s", "torch_s"}
+    assert "ours / quick" in (tmp_path / "smoke-h200.md").read_text()
+
+
+def test_quick_effort_that_found_nothing_is_said_and_leaves_the_rest(tmp_path: Path) -> None:
+    library = Served(TASKS[0].workload, "library", "no schedule is valid")
+    bench = replace(BENCH, quick=lambda _: Quick(library, 64, 3.0))
+    [row] = run(bench, TASKS[:1], out=tmp_path)
+    assert row.notes == ("quick: no schedule is valid",)
+    data = row.to_data(("torch",))
+    assert (data["quick_s"], data["quick_us"], data["quick_share"]) == (3.0, None, None)
+    assert data["ratio_torch"] == 1.1

@@ -1,12 +1,15 @@
 """Tests of autosched bench on the model of a GPU: what it serves, prints and keeps."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from autosched.cli.main import main
+from autosched.tune.options import EFFORTS
+from measure.log import read
 
 SUITE = """\
 suite:
@@ -54,6 +57,28 @@ def test_tune_fills_the_log_first(suite: Path):
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["trials"] == 2
     assert "round 0: 2/2 trials" in result.stderr
+
+
+def test_quick_effort_has_a_new_log_and_a_trace_in_the_row(
+    suite: Path, monkeypatch: pytest.MonkeyPatch
+):
+    quick = replace(EFFORTS["quick"], trials=3)
+    monkeypatch.setitem(EFFORTS, "quick", quick)
+    log, logs = suite.parent / "tuned.jsonl", suite.parent / "results" / "two-h200-quick"
+    options = ["--tune", "--trials", "2", "--log", str(log), "--only", "tiny", "-f", "json"]
+    for _ in range(2):
+        result = bench(suite, *options, "--also-quick")
+        assert result.exit_code == 0, result.stderr
+        row = json.loads(result.stdout)
+        assert (row["trials"], row["quick_trials"]) == (2, 3)
+        assert row["quick_s"] > 0
+        assert row["quick_share"] == 1.0  # on the model both are served by the same default
+        (path,) = logs.glob("*.jsonl")
+        assert path.stem == row["key"]
+        assert sorted(trial.trial for trial in read(path).trials) == [0, 1, 2]
+    assert len(read(log).trials) == 4
+    table = bench(suite, "--only", "tiny", "--also-quick")
+    assert "ours / quick ratio" in table.stdout
 
 
 @pytest.mark.parametrize(
