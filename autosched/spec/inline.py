@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from autosched.spec.document import Document, Path, Place
 from autosched.spec.error import SpecError
@@ -10,6 +11,8 @@ from autosched.spec.error import SpecError
 #: What errors call the argument.
 NAME = "argument"
 LONGEST = 4_000
+#: Fields that are mappings.
+MAPPINGS = ("strides", "alignment_bytes")
 _OP = re.compile(r"([A-Za-z][A-Za-z0-9_]*):")
 _INTEGER = re.compile(r"-?[0-9]{1,30}")
 _WORDS: dict[str, bool] = {"true": True, "false": False}
@@ -23,7 +26,8 @@ def is_inline(argument: str) -> bool:
 def read(argument: str) -> Document:
     """Read ``op:key=value,...``; lists are joined by "+" (``epilogue=bias+relu``, ``constant=b``).
 
-    Errors name the column of the argument, counted from 1. Raises SpecError.
+    A key of a field that is a mapping follows it behind a dot: ``strides.b=0+64+1``. Errors name
+    the column of the argument, counted from 1. Raises SpecError.
     """
     match = _OP.match(argument)
     if match is None or len(argument) > LONGEST:
@@ -39,16 +43,22 @@ def read(argument: str) -> Document:
         if not equals or not key.strip():
             raise SpecError(f"{NAME}:{column}: key=value is expected, not {part[:40]!r}")
         name = key.strip()
-        if name in fields:
+        field, dot, inner = name.partition(".")
+        path: Path = (field, inner) if dot and field in MAPPINGS else (name,)
+        held: Any = fields if len(path) == 1 else fields.setdefault(field, {})
+        if not isinstance(held, dict) or path[-1] in held:
             raise SpecError(f"{NAME}:{column}: workload.{name[:40]}: stands twice")
-        keys["workload", name] = Place(column)
-        values["workload", name] = Place(column + len(key) + 1)
-        fields[name] = _value(name, text.strip())
+        for depth in range(len(path)):
+            keys.setdefault(("workload", *path[: depth + 1]), Place(column))
+            values.setdefault(("workload", *path[: depth + 1]), Place(column + len(key) + 1))
+        held[path[-1]] = _value(field, text.strip())
         column += len(part) + 1
     return Document(NAME, {"workload": fields}, keys, values, (argument,), inline=True)
 
 
 def _value(name: str, text: str) -> object:
+    if name == "strides":
+        return [_value("", word.strip()) for word in text.split("+")]
     if name == "constant":
         return [word.strip() for word in text.split("+")] if text else []
     if name == "epilogue":

@@ -5,15 +5,19 @@ Knows the fields and their types; whether a computation makes sense is for ``aut
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
-from autosched.te import operators, text
+from autosched.te import layout, operators, text
+from autosched.te.error import IllegalExpression
 from autosched.te.form import Form, Output, Stored
 from search_space.workload import Workload
 
 LARGEST = 1 << 40
+#: What specs call tensors of operators that workloads call otherwise.
+TENSORS = {**operators.OPERANDS, "c": "C"}
 Extent = Annotated[int, Field(ge=1, le=LARGEST)]
 Stride = Annotated[int, Field(ge=0, le=LARGEST)]
 Alignment = Annotated[int, Field(ge=1, le=256)]
@@ -58,10 +62,30 @@ class MatmulFields(_Labelled):
         default_factory=list,
         description="inputs that stay the same from call to call, as weights do: a, b, bias, ...",
     )
+    strides: dict[str, list[Stride]] = Field(
+        default_factory=dict,
+        description="of a, b, bias, ... or c, where it is not stored row by row: in elements, "
+        "outermost first; 0 repeats, such as an operand that all batches share",
+    )
+    alignment_bytes: dict[str, Alignment] = Field(
+        default_factory=dict,
+        description="of a, b, bias, ... or c: what its address is a multiple of, if not of 16",
+    )
 
     def workload(self) -> Workload:
         """Return the workload; raises IllegalExpression."""
-        return operators.matmul(self.m, self.n, self.k, **self._how())
+        return self._laid_out(operators.matmul(self.m, self.n, self.k, **self._how()))
+
+    def _laid_out(self, plain: Workload) -> Workload:
+        """Return ``plain`` with its tensors stored as the fields say, and the label too."""
+        made, words = plain, [plain.label]
+        for name, strides in self.strides.items():
+            made = _stored(made, "strides", name, strides=strides)
+            words.append(f"strides.{name}={'+'.join(map(str, strides))}")
+        for name, aligned in self.alignment_bytes.items():
+            made = _stored(made, "alignment_bytes", name, alignment_bytes=aligned)
+            words.append(f"alignment_bytes.{name}={aligned}")
+        return replace(made, label=" ".join(words))
 
     def _how(self) -> dict[str, Any]:
         names = ("dtype", "out_dtype", "trans_a", "trans_b", "precision", "epilogue", "constant")
@@ -76,7 +100,22 @@ class BatchMatmulFields(MatmulFields):
 
     def workload(self) -> Workload:
         """Return the workload; raises IllegalExpression."""
-        return operators.batch_matmul(self.batch, self.m, self.n, self.k, **self._how())
+        sizes = (self.batch, self.m, self.n, self.k)
+        return self._laid_out(operators.batch_matmul(*sizes, **self._how()))
+
+
+def _stored(workload: Workload, field: str, name: str, **how: Any) -> Workload:
+    """Return ``workload`` with the tensor that a spec calls ``name`` stored otherwise."""
+    spelled = {inner: outer for outer, inner in TENSORS.items()}
+    names = [spelled.get(t.name, t.name) for t in (*workload.inputs, workload.output)]
+    if name not in names:
+        raise IllegalExpression(
+            f"{name[:40]!r} is no tensor here; there are {', '.join(names)}", (field, name)
+        )
+    try:
+        return layout.stored(workload, TENSORS.get(name, name), **how)
+    except IllegalExpression as error:
+        raise IllegalExpression(error.fact, (field, name)) from error
 
 
 class InputFields(_Fields):

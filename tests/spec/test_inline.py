@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosched.spec import SpecError, load
+from autosched.te.layout import stored
 from autosched.te.operators import batch_matmul, matmul
 from search_space.workload import Workload
 
@@ -38,6 +39,18 @@ from search_space.workload import Workload
             "matmul:m=4,n=6,k=8,dtype=float16,epilogue=bias,constant=b+bias",
             matmul(4, 6, 8, dtype="float16", epilogue=["bias"], constant=["b", "bias"]),
         ),
+        (
+            "batch_matmul:batch=3,m=4,n=6,k=8,dtype=float16,strides.b=0+6+1",
+            stored(batch_matmul(3, 4, 6, 8, dtype="float16"), "B", strides=(0, 6, 1)),
+        ),
+        (
+            "matmul:m=4,n=6,k=8,dtype=float16,strides.a=16+1,alignment_bytes.a=8,strides.c=1+4",
+            stored(
+                stored(matmul(4, 6, 8, dtype="float16"), "A", strides=(16, 1), alignment_bytes=8),
+                "C",
+                strides=(1, 4),
+            ),
+        ),
     ],
 )
 def test_meaning(argument: str, workload: Workload) -> None:
@@ -51,6 +64,40 @@ def test_meaning(argument: str, workload: Workload) -> None:
     ("argument", "sentence"),
     [
         ("matmul:m=0,n=6,k=8,dtype=float16", "argument:10: workload.m: 0 is below 1"),
+        (
+            "matmul:m=4,n=6,k=8,dtype=float16,strides.d=6+1",
+            "argument:44: workload.strides.d: 'd' is no tensor here; there are a, b, c",
+        ),
+        (
+            "matmul:m=4,n=6,k=8,dtype=float16,strides.b=6",
+            "argument:44: workload.strides.b: 'B' has 2 dimension(s) but 1 stride(s)",
+        ),
+        (
+            "matmul:m=4,n=6,k=8,dtype=float16,strides.c=0+1",
+            "argument:44: workload.strides.c: 'C' is written, but its strides [0, 1] make indices "
+            "share an element",
+        ),
+        (
+            "matmul:m=4,n=6,k=8,dtype=float16,strides.b=6+x",
+            "argument:44: workload.strides.b.1: an integer is expected, not 'x'",
+        ),
+        (
+            "matmul:m=4,n=6,k=8,dtype=float16,strides.b=6+1,strides.b=6+1",
+            "argument:48: workload.strides.b: stands twice",
+        ),
+        (
+            "matmul:m=4,n=6,k=8,dtype=float16,strides=6",
+            "argument:42: workload.strides: a mapping is expected, not a list",
+        ),
+        (
+            "matmul:m=4,n=6,k=8,dtype=float16,strides=6,strides.b=6+1",
+            "argument:44: workload.strides.b: stands twice",
+        ),
+        (
+            "matmul:m=4,n=6,k=8,dtype=float16,alignment_bytes.a=12",
+            "argument:52: workload.alignment_bytes.a: 'A' is aligned to 12 bytes; for float16 it "
+            "is a power of two from 2 to 256",
+        ),
         ("matmul:m=-4,n=6,k=8,dtype=float16", "argument:10: workload.m: -4 is below 1"),
         (
             "matmul:m=4,n=6.0,k=8,dtype=float16",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from autosched import te
-from autosched.spec import SpecError, load
+from autosched.spec import SpecError, from_data, load
 from autosched.te import text
 from autosched.te.operators import batch_matmul, matmul
 from search_space.workload import Workload
@@ -62,6 +62,22 @@ def test_a_constant_is_said_of_an_operator_or_of_an_input() -> None:
     assert one.workload.constants == ("B",)
     assert one.op is not None
     assert one.op["constant"] == ["b"]
+
+
+def test_how_operands_lie_is_said_of_an_operator_as_of_an_expression() -> None:
+    laid = "{b: [16, 1], bias: [0]}\n  alignment_bytes: {a: 4}\n  epilogue: [bias]\n"
+    (task,) = load(write(GOOD + "  strides: " + laid))
+    plain = matmul(4, 6, 8, dtype="float16", epilogue=["bias"])
+    made = te.stored(te.stored(plain, "B", strides=(16, 1)), "bias", strides=(0,))
+    made = te.stored(made, "A", alignment_bytes=4)
+    assert task.workload == made
+    assert len({plain.key, task.workload.key}) == 2
+    assert task.workload.label == (
+        "matmul 4x6x8 float16 nn bias strides.b=16+1 strides.bias=0 alignment_bytes.a=4"
+    )
+    assert from_data("a log", task.spec).workload.key == task.workload.key
+    with pytest.raises(SpecError, match=r"w.yaml:7:20: workload.strides.b.1: -1 is below 0"):
+        load(write(GOOD + "  strides: {b: [1, -1]}\n"))
 
 
 def test_a_suite_is_a_task_a_row() -> None:
