@@ -187,6 +187,7 @@ def _means(rows: Sequence[Data], against: Sequence[str]) -> list[str]:
                 f"**{mean:.3f}**, lowest {min(ratios):.3f}."
             )
     lines += [line for name in against for line in _by_kind(fair, name)]
+    lines += [line for name in against for line in _by_tag(fair, name)]
     early = [row["first8_ratio"] for row in rows if row.get("first8_ratio")]
     if early:
         lines.append(
@@ -208,13 +209,7 @@ def _by_kind(rows: Sequence[Data], name: str) -> list[str]:
     lines = []
     for kind in ("aligned", "ieee"):
         alike = [row for row in rows if row.get("kind") == kind]
-        ratios = [row[f"ratio_{name}"] for row in alike if row.get(f"ratio_{name}")]
-        mean = geometric_mean(ratios)
-        if mean is not None:
-            lines.append(
-                f"Over {len(ratios)} {kind} workloads: {name} / ours **{mean:.3f}**, "
-                f"lowest {min(ratios):.3f}."
-            )
+        lines += _mean_over(alike, f"{kind} workloads", name)
     slower = [r["workload"] for r in rows if (r.get(f"ratio_{name}_high") or 1.0) < SLOWER]
     if slower:
         lines.append(f"Below {SLOWER} of {name} by the interval's upper end: {', '.join(slower)}.")
@@ -237,6 +232,25 @@ def _quick(rows: Sequence[Data]) -> list[str]:
         f"{min(shares):.3f}. Below {QUICK_SHARE}: {', '.join(slow) or 'none'}. "
         f"Above {QUICK_S:g} s: {', '.join(late) or 'none'}."
     ]
+
+
+def _by_tag(rows: Sequence[Data], name: str) -> list[str]:
+    """Say the mean over the rows of each tag, in the order in which tags first occur."""
+    tags = dict.fromkeys(tag for row in rows for tag in row.get("tags", ()))
+    return [
+        line
+        for tag in tags
+        for line in _mean_over([r for r in rows if tag in r.get("tags", ())], f"of {tag}", name)
+    ]
+
+
+def _mean_over(rows: Sequence[Data], called: str, name: str) -> list[str]:
+    ratios = [row[f"ratio_{name}"] for row in rows if row.get(f"ratio_{name}")]
+    mean = geometric_mean(ratios)
+    if mean is None:
+        return []
+    said = f"Over {len(ratios)} {called}: {name} / ours **{mean:.3f}**"
+    return [f"{said}, lowest {min(ratios):.3f}."]
 
 
 def _notes(rows: Sequence[Data]) -> list[str]:

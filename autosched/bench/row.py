@@ -72,6 +72,8 @@ class Row:
     #: it found is the entrant "quick".
     quick_s: float | None = None
     quick_trials: int | None = None
+    #: The groups that the suite counts it to.
+    tags: tuple[str, ...] = ()
 
     @property
     def quick_share(self) -> Interval | None:
@@ -110,6 +112,7 @@ class Row:
             "predicted": self.predicted,
             "constant": list(self.constant),
             "kind": self.kind,
+            "tags": list(self.tags),
             "first8_ratio": _rounded(self.first8_ratio),
             "verified_seeds": self.verified_seeds,
             "max_error": _rounded(self.max_error),

@@ -38,6 +38,10 @@ class Entry(Protocol):
     def workload(self) -> Workload:
         """The workload."""
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The groups that the suite counts it to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
@@ -164,6 +168,7 @@ def measure_row(bench: Bench, task: Entry) -> Row:
         setup_s=outcome.setup_s,
         quick_s=quick.seconds if quick else None,
         quick_trials=quick.trials if quick else None,
+        tags=task.tags,
     )
 
 

@@ -91,9 +91,10 @@ def _task(
         workload = fields.workload()
     except IllegalExpression as error:
         raise document.error((*path, *error.path), error.fact, offset=error.offset) from error
-    given = fields.model_dump(exclude_unset=True, exclude={"id", "source"})
+    given = fields.model_dump(exclude_unset=True, exclude={"id", "source", "tags"})
     name = fields.id or _default_id(document)
-    return Task(name, workload, document.where(path), fields.source, given, options)
+    where, tags = document.where(path), tuple(fields.tags)
+    return Task(name, workload, where, fields.source, tags, given, options)
 
 
 def _default_id(document: Document) -> str:

@@ -25,6 +25,7 @@ DtypeName = Literal["float16", "bfloat16", "float32", "float64", "float8_e4m3", 
 OperandDtype = Literal["float16", "bfloat16", "float32", "float8_e4m3", "int8"]
 PrecisionName = Literal["ieee", "tf32", "tf32x3", "fast"]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
+Tags = Annotated[list[Identifier], Field(max_length=16)]
 _EPILOGUE = {
     "pattern": (
         r"^(bias|residual|scale_a|scale_b|row_scale|column_scale|relu|gelu|gelu_tanh|silu|softmax"
@@ -41,6 +42,7 @@ class _Fields(BaseModel):
 class _Labelled(_Fields):
     id: Identifier | None = Field(None, description="what tables and --only call it")
     source: str | None = Field(None, description="where the shape comes from")
+    tags: Tags = Field(default_factory=list, description="groups that a report gives means over")
 
 
 class MatmulFields(_Labelled):

@@ -14,14 +14,16 @@ class Task:
     """One workload of a spec.
 
     ``where`` is its place ("file:line:column" or "argument:1"), ``source`` what the spec says of
-    the shape's origin. ``spec`` holds the fields that state the workload; ``options`` those of
-    ``trials``, ``seed``, ``early_stopping``, ``timeout_s`` and ``effort`` that the spec gives.
+    the shape's origin, ``tags`` the groups that a report gives means over. ``spec`` holds the
+    fields that state the workload; ``options`` those of ``trials``, ``seed``, ``early_stopping``,
+    ``timeout_s`` and ``effort`` that the spec gives.
     """
 
     id: str
     workload: Workload
     where: str
     source: str | None = None
+    tags: tuple[str, ...] = ()
     spec: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 

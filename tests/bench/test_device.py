@@ -26,6 +26,7 @@ Make = Callable[..., TrialRecord]
 class Task:
     id: str
     workload: Workload
+    tags: tuple[str, ...] = ()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

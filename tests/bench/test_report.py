@@ -125,6 +125,13 @@ def test_kinds_have_their_means_and_slow_rows_are_named() -> None:
     assert "| 3.2 |" in text
 
 
+def test_tags_have_their_means() -> None:
+    rows = (row("a", 10.0, tags=["1-d", "odd"]), row("b", 6.0, tags=["odd"]), row("c", 1.0))
+    text = table(merge(None, results(*rows), ["a", "b", "c"]))
+    assert "Over 1 of 1-d: torch / ours **1.200**, lowest 1.200." in text
+    assert "Over 2 of odd: torch / ours **1.549**, lowest 1.200." in text
+
+
 def test_rows_from_before_a_field_existed_still_merge() -> None:
     known = ("kind", "first8_ratio", "verified_seeds", "bench_s")
     old = {name: value for name, value in row("a", 10.0).items() if name not in known}

@@ -24,6 +24,7 @@ PROGRAM = Program((Buffer("C", (4,), (1,), "float32", "output"),), (), 1)
 class Task:
     id: str
     workload: Workload
+    tags: tuple[str, ...] = ("odd",)
 
 
 TASKS = [Task(name, matmul(m, 64, 64, dtype="float16")) for name, m in (("a", 16), ("b", 32))]
@@ -70,6 +71,7 @@ def test_each_workload_is_written_as_soon_as_it_is_measured(tmp_path: Path) -> N
     assert first["sketch"] == "contraction.pointer"
     assert first["fingerprint"] == PROGRAM.fingerprint
     assert first["rel_err"] == 1e-3
+    assert first["tags"] == ["odd"]
     assert (tmp_path / "smoke-h200.md").exists()
 
 

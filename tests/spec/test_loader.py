@@ -23,7 +23,7 @@ SUITE = (
     "suite:\n"
     "  name: pair\n"
     "  workloads:\n"
-    "    - {id: one, op: matmul, m: 4, n: 6, k: 8, dtype: float16, source: a table}\n"
+    "    - {id: one, op: matmul, m: 4, n: 6, k: 8, dtype: float16, source: a table, tags: [odd]}\n"
     "    - id: two\n"
     "      expr: Y[i] = relu(X[i])\n"
     "      sizes: {i: 4}\n"
@@ -84,6 +84,8 @@ def test_a_suite_is_a_task_a_row() -> None:
     one, two = load(write(SUITE + "tune: {trials: 64, effort: quick}\n"))
     assert (one.id, one.where, one.source) == ("one", "w.yaml:4:7", "a table")
     assert (two.id, two.where, two.source) == ("two", "w.yaml:5:7", None)
+    assert (one.tags, two.tags) == (("odd",), ())
+    assert "tags" not in one.spec
     assert one.op == {"op": "matmul", "m": 4, "n": 6, "k": 8, "dtype": "float16"}
     assert one.options == two.options == {"trials": 64, "effort": "quick"}
 
@@ -228,5 +230,7 @@ def test_mistakes_have_a_place(spec: str, sentence: str | None) -> None:
 
 
 def test_a_name_without_a_near_one_gets_all_that_are_known() -> None:
-    with pytest.raises(SpecError, match=r"w.yaml:7:3: workload.colour: unknown; known: id, source"):
+    with pytest.raises(
+        SpecError, match=r"w.yaml:7:3: workload.colour: unknown; known: id, source, tags"
+    ):
         load(write(GOOD + "  colour: red\n"))
