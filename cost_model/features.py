@@ -21,7 +21,6 @@ from cost_model.terms import Times, times
 from search_space.case import (
     Case,
     case_of,
-    ceil_div,
     columns,
     registers_estimate,
     ring_buffers,
@@ -148,22 +147,23 @@ def _split_share(case: Case) -> Any:
     return traffic.split_bytes(case) / traffic.output_bytes(case)
 
 
+def _overlap(case: Case, side: str) -> int:
+    s = case.structure
+    return s.batch * int(getattr(s, side)) * s.k
+
+
 def _access_bytes(case: Case) -> Any:
     s = case.structure
     return np.nan if s.load == "descriptor" else min(s.a_row_bytes, s.b_row_bytes)
 
 
-def _ragged(extent: str, tile: str) -> Feature:
+def _ragged(extent: str, tile: str, blocks: str) -> Feature:
     return Feature(
         f"{extent}_fit",
         "ratio",
-        f"{extent} / (ceil({extent} / {tile}) * {tile})",
+        f"{extent} / ({blocks} * {tile})",
         lambda v: (
-            getattr(v.case.structure, extent)
-            / (
-                ceil_div(getattr(v.case.structure, extent), getattr(v.case, tile))
-                * getattr(v.case, tile)
-            )
+            getattr(v.case.structure, extent) / (getattr(v.case, blocks) * getattr(v.case, tile))
         ),
     )
 
@@ -172,9 +172,10 @@ FEATURES: tuple[Feature, ...] = (
     *(_choice(name) for name in CHOICES),
     # Shape of the work.
     *(_extent(name) for name in ("batch", "m", "n", "k")),
-    _ragged("m", "tile_m"),
-    _ragged("n", "tile_n"),
-    _ragged("k", "tile_k"),
+    _extent("taps"),
+    _ragged("m", "tile_m", "tiles_m"),
+    _ragged("n", "tile_n", "tiles_n"),
+    _ragged("k", "tile_k", "blocks_k"),
     Feature(
         "padding_efficiency",
         "ratio",
@@ -262,6 +263,18 @@ FEATURES: tuple[Feature, ...] = (
         "log2(a and b once per miss of a band in L2, output once)",
         lambda v: np.log2(traffic.hbm_bytes(v.case, v.kept_bytes)),
     ),
+    Feature(
+        "log2_a_overlap",
+        "log2",
+        "log2(batch*m*k / elements of a): how often windows read an element",
+        lambda v: np.log2(_overlap(v.case, "m") / v.case.a_elements),
+    ),
+    Feature(
+        "log2_b_overlap",
+        "log2",
+        "log2(batch*n*k / elements of b)",
+        lambda v: np.log2(_overlap(v.case, "n") / v.case.b_elements),
+    ),
     Feature("log2_l2_reuse", "log2", "log2(l2_bytes / hbm_bytes)", lambda v: np.log2(_reuse(v))),
     Feature(
         "log2_in_flight",
@@ -323,6 +336,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature("packs", "operands", "operands packed first", lambda v: v.case.structure.packs),
     _flag("dot", "blocks are multiplied on the tensor cores", lambda c: c.structure.dot),
     _flag("peeled", "the end of an axis is apart", lambda c: c.structure.peeled != "none"),
+    _flag("masked", "pointers are checked in every turn", lambda c: c.structure.masked),
     _flag("swap", "the dot is computed transposed", lambda c: c.structure.swap),
     _flag(
         "through_registers", "an operand passes through registers", lambda c: c.structure.registers

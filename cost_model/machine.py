@@ -46,6 +46,8 @@ START_US = {"pointer": 0.5, "descriptor": 0.8}
 #: Clocks that one turn of the K loop costs beside the dot: barriers, waits, and with pointers
 #: the addresses and masks. Warps beyond four overlap them.
 TURN_CLOCKS = {"pointer": 110.0, "descriptor": 60.0}
+#: Clocks that a turn takes to see which of its pointers stay within an operand's bounds.
+MASKED_CLOCKS = 60.0
 #: Clocks of a turn in which nothing else can be issued: barriers and branches.
 ISSUE_CLOCKS = 20.0
 #: Clocks that two buffers under wgmma add: the next dot cannot be queued behind the running one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cost_model.terms import times
 from search_space.apply import replay
-from search_space.case import Case
+from search_space.case import case_for
 from search_space.describe import describe
 from search_space.schedule import Schedule
 from search_space.target import Target
@@ -22,5 +22,5 @@ def predict_schedule_us(workload: Workload, schedule: Schedule, target: Target) 
     description = describe(workload, replay(workload, schedule))
     if description is None:
         return None
-    case = Case(**description.choices, structure=description.structure, target=target, least={})
+    case = case_for(description.structure, description.choices, target)
     return float(times(case, 1).total_us[0])

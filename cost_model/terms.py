@@ -129,7 +129,8 @@ def _turn_us(case: Case, unit: Machine) -> tuple[Any, Any]:
     load = _load_us(case, unit)
     overlapped = np.maximum(case.warps / 4, 1)
     drained = rates.DRAINED_CLOCKS * (case.wgmma & (case.stages == 2))
-    beside = (rates.TURN_CLOCKS[s.load] + drained) / overlapped * clock_us
+    tested = rates.MASKED_CLOCKS * s.masked
+    beside = (rates.TURN_CLOCKS[s.load] + tested + drained) / overlapped * clock_us
     if s.registers:
         beside = beside + _filling_clocks(case) * clock_us
     latency = _latency_us(case, unit)

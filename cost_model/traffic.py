@@ -82,17 +82,18 @@ def hbm_bytes(case: Case, l2_kept_bytes: float) -> Column:
     The programs that run together cover ``rows`` x ``columns`` blocks. Along a band of ``group``
     rows of blocks, a is read once if the band stays in L2, else once per step; b is read once
     if all of it stays beside the band, else once per band. A block of L2 too small by half
-    misses half.
+    misses half. What windows share of an operand counts once.
     """
     s = case.structure
     rows = np.minimum(case.group, case.tiles_m)
     together = case.target.multiprocessors * resident(case)
     wide = np.clip(together // (rows * case.split), 1, case.tiles_n)
     bands, steps = ceil_div(case.tiles_m, rows), ceil_div(case.tiles_n, wide)
-    band_bytes = rows * case.tile_m * float(s.k * case.a_bytes)
-    a_missed = _missed(band_bytes + wide * case.tile_n * float(s.k * case.b_bytes), l2_kept_bytes)
-    b_missed = _missed(band_bytes + float(s.n * s.k * case.b_bytes), l2_kept_bytes)
-    a_once, b_once = float(s.m * s.k * case.a_bytes), float(s.n * s.k * case.b_bytes)
+    a_once = float(case.a_elements * case.a_bytes) / s.batch
+    b_once = float(case.b_elements * case.b_bytes) / s.batch
+    band_bytes = rows * case.tile_m * a_once / s.m
+    a_missed = _missed(band_bytes + wide * case.tile_n * b_once / s.n, l2_kept_bytes)
+    b_missed = _missed(band_bytes + b_once, l2_kept_bytes)
     loaded = a_once * (1 + (steps - 1) * a_missed) + b_once * (1 + (bands - 1) * b_missed)
     return np.asarray(s.batch * loaded + output_bytes(case))
 

@@ -60,15 +60,17 @@ def groups_in(nest: Nest, form: Affine) -> tuple[int, ...]:
 
 
 def store_groups(nest: Nest) -> tuple[int, ...]:
-    """Return the tile groups of the stored block in the order of the output's dimensions.
+    """Return the tile groups of the stored block in the order of the output's dimensions, each
+    where it occurs last.
 
     Groups that the index skips (an extent of 1) come first.
     """
     last = nest.statements[-1]
     ordered = [g for form in last.index for g in groups_in(nest, form)]
+    ordered = list(dict.fromkeys(reversed(ordered)))[::-1]
     spatial = [n for n, group in enumerate(nest.groups) if nest.kinds[group[0]] == "spatial"]
     skipped = [n for n in spatial if n not in ordered]
-    return tuple(dict.fromkeys([*skipped, *ordered]))
+    return (*skipped, *ordered)
 
 
 def box(nest: Nest, read: Read) -> tuple[int, ...]:
@@ -214,9 +216,17 @@ def check_block_sizes(nest: Nest, largest: int) -> None:
     """Refuse blocks that hold more than ``largest`` elements."""
     spatial = [n for n, group in enumerate(nest.groups) if nest.kinds[group[0]] == "spatial"]
     accesses = [
-        (read.tensor, box(nest, read)) for stage in nest.statements for read in reads(stage.value)
+        (read.tensor, _block(nest, read))
+        for stage in nest.statements
+        for read in reads(stage.value)
     ]
     accesses.append(("the output", tuple(nest.group_extent(n) for n in spatial)))
     for name, extents in accesses:
         if math.prod(extents) > largest:
             raise IllegalStep(f"the block of {name} holds {math.prod(extents)} elements")
+
+
+def _block(nest: Nest, read: Read) -> tuple[int, ...]:
+    """Return the extents of the block of ``read``, one for each tile group that it runs along."""
+    groups = {group for form in read.index for group in groups_in(nest, form)}
+    return tuple(nest.group_extent(group) for group in groups)

@@ -7,12 +7,14 @@ no array library is imported.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from search_space.dtype import size_bytes
-from search_space.sketch import Sketch, Structure
+from search_space.sketch import Side, Sketch, Structure
 from search_space.target import Target
 
 #: An int, or an integer array with one value per candidate.
@@ -65,6 +67,9 @@ class Case:
     structure: Structure
     target: Target
     least: Mapping[str, int]
+    #: Blocks along M and along N.
+    tiles_m: Number
+    tiles_n: Number
 
     @property
     def a_bytes(self) -> int:
@@ -82,29 +87,41 @@ class Case:
         return 4 if self.structure.split != "none" else size_bytes(self.structure.output_dtype)
 
     @property
-    def tiles_m(self) -> Number:
-        """Blocks along M."""
-        return ceil_div(self.structure.m, self.tile_m)
-
-    @property
-    def tiles_n(self) -> Number:
-        """Blocks along N."""
-        return ceil_div(self.structure.n, self.tile_n)
-
-    @property
     def tiles(self) -> Number:
         """Blocks of the output, over all batches."""
         return self.structure.batch * self.tiles_m * self.tiles_n
 
     @property
     def blocks_k(self) -> Number:
-        """Blocks along the whole of K."""
-        return ceil_div(self.structure.k, self.tile_k)
+        """Blocks along the whole of K, over all taps."""
+        return self.structure.taps * ceil_div(self.extent_k, self.tile_k)
+
+    @property
+    def extent_k(self) -> int:
+        """What the blocks along K of one tap cover."""
+        return self.structure.k // self.structure.taps
+
+    @property
+    def a_elements(self) -> int:
+        """Elements of operand a, over all batches."""
+        s = self.structure
+        return s.a_elements or s.batch * s.m * s.k
+
+    @property
+    def b_elements(self) -> int:
+        """Elements of operand b, over all batches."""
+        s = self.structure
+        return s.b_elements or s.batch * s.n * s.k
 
     @property
     def iterations(self) -> Number:
-        """Blocks along K that one program walks through."""
-        return ceil_div(self.blocks_k, self.split)
+        """Blocks along K that one program walks through, over all taps."""
+        return self.structure.taps * self.turns
+
+    @property
+    def turns(self) -> Number:
+        """Blocks along K that one program walks through for each tap."""
+        return ceil_div(ceil_div(self.extent_k, self.tile_k), self.split)
 
     @property
     def rows(self) -> Number:
@@ -134,8 +151,31 @@ class Case:
 def case_of(sketch: Sketch, choices: Mapping[str, Number], target: Target) -> Case:
     """Pair ``choices`` (ints, or equally long columns) with what bounds them."""
     least = {choice.name: min(choice.domain) for choice in sketch.choices}
+    return case_for(sketch.structure, choices, target, least)
+
+
+def case_for(
+    structure: Structure,
+    choices: Mapping[str, Number],
+    target: Target,
+    least: Mapping[str, int] = MappingProxyType({}),
+) -> Case:
+    """Return the case of ``choices``; a choice that is not among them has its default."""
     held = {name: choices.get(name, default) for name, default in DEFAULTS.items()}
-    return Case(**held, structure=sketch.structure, target=target, least=least)
+    least, blocks = dict(least), dict[str, Number]()
+    for name, sides, extent in (
+        ("m", structure.m_sides, structure.m),
+        ("n", structure.n_sides, structure.n),
+    ):
+        tile = f"tile_{name}"
+        if sides:
+            held[tile] = math.prod(choices[side.choice] for side in sides)
+            least[tile] = math.prod(least.get(side.choice, 1) for side in sides)
+        tiles = {**choices, tile: held[tile]}
+        blocks[f"tiles_{name}"] = math.prod(
+            ceil_div(side.extent, tiles[side.choice]) for side in sides or (Side(tile, extent),)
+        )
+    return Case(**held, **blocks, structure=structure, target=target, least=least)
 
 
 def columns(sketch: Sketch, matrix: Any) -> dict[str, Any]:

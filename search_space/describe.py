@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from search_space import access
 from search_space.nest import Nest, Via
 from search_space.rules.peel import Rest, Side
-from search_space.rules.role import Blocking, blocking, contraction
+from search_space.rules.role import (
+    Blocking,
+    Contraction,
+    blocking,
+    contraction,
+    fused_blocking,
+)
 from search_space.rules.variant import Share, Variant, structure_of
 from search_space.sketch import Structure
 from search_space.workload import Axis, Workload
@@ -33,7 +39,7 @@ def describe(workload: Workload, nests: Sequence[Nest]) -> Description | None:
     roles, nest = contraction(workload), nests[0]
     if isinstance(roles, str) or not nest.tensorized:
         return None
-    blocks = blocking(workload, roles)
+    blocks = _blocks(workload, roles, nest)
     share: Share | None = None
     if nest.part:
         share = "counter" if nest.counter else "atomic" if nest.atomic else "workspace"
@@ -46,8 +52,18 @@ def describe(workload: Workload, nests: Sequence[Nest]) -> Description | None:
         pack_a=roles.a.tensor in nest.packed.values(),
         pack_b=roles.b.tensor in nest.packed.values(),
         peel=_rest(nest, nests[1:], blocks),
+        kind="gather" if blocks.fused else "contraction",
     )
     return Description(structure_of(blocks, variant), _choices(nest, blocks))
+
+
+def _blocks(workload: Workload, roles: Contraction, nest: Nest) -> Blocking:
+    """Return the axes that the nest holds in blocks: as they are, or fused first."""
+    for taps in (True, False):
+        fused = fused_blocking(workload, roles, taps=taps)
+        if isinstance(fused, Blocking) and fused.fused and set(fused.fused) <= set(nest.extents):
+            return fused
+    return blocking(workload, roles)
 
 
 def _load(nest: Nest, tensor: str) -> Via:

@@ -74,15 +74,15 @@ class Rule:
     sentence: Callable[[Case], str]
 
 
-def _cover_rule(name: str, extent: str) -> Rule:
+def _cover_rule(name: str, extent: Callable[[Case], int]) -> Rule:
     def most(case: Case) -> int:
-        return covering(getattr(case.structure, extent), max(16, case.least.get(name, 16)))
+        return covering(extent(case), max(16, case.least.get(name, 16)))
 
     return Rule(
         lambda c: getattr(c, name) > most(c),
         lambda c: (
             f"{name}={getattr(c, name)} holds nothing but padding beyond {most(c)}: "
-            f"the extent is {getattr(c.structure, extent)}"
+            f"the extent is {extent(c)}"
         ),
     )
 
@@ -171,9 +171,9 @@ def _unrolled(case: Case) -> Number:
 
 
 RULES: tuple[Rule, ...] = (
-    _cover_rule("tile_m", "m"),
-    _cover_rule("tile_n", "n"),
-    _cover_rule("tile_k", "k"),
+    _cover_rule("tile_m", lambda c: c.structure.m),
+    _cover_rule("tile_n", lambda c: c.structure.n),
+    _cover_rule("tile_k", lambda c: c.extent_k),
     Rule(
         lambda c: c.tile_k * smaller(c.a_bytes, c.b_bytes) < MMA_DEPTH_BYTES,
         lambda c: (

@@ -27,6 +27,14 @@ CHOICES = ("tile_m", "tile_n", "tile_k", "stages", "warps", "group", "parts", "s
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """One axis of a side of the block: the choice that says how much of it, and its extent."""
+
+    choice: str
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """A named integer to be chosen from ``domain``, whose neighbours are alike."""
 
@@ -38,7 +46,8 @@ class Choice:
 class Structure:
     """How a contraction sketch computes and moves data; extents are products over axes.
 
-    ``a`` is the operand that holds M, ``b`` the one that holds N. ``*_k_major`` says that the
+    ``a`` is the operand that holds M, ``b`` the one that holds N; ``m``, ``n`` and ``k`` count
+    combinations where a side has several axes. ``*_k_major`` says that the
     operand's contiguous dimension is K. ``row_bytes`` of a, b and the output is the largest power
     of two, at most 16, that divides every row stride and the base alignment, in bytes.
     """
@@ -83,6 +92,18 @@ class Structure:
     #: ``n`` is the extent before it.
     peeled: Literal["none", "m", "n"] = "none"
     rest: int = 0
+    #: Turns that the loop takes for each block along K: the taps of a window. ``k`` is their
+    #: product with the extent that blocks along K cover.
+    taps: int = 1
+    #: Elements of a and b as stored, over all batches, where they are not ``batch * m * k`` and
+    #: ``batch * n * k``: windows overlap, or miss.
+    a_elements: int = 0
+    b_elements: int = 0
+    #: Whether pointers are checked against an operand's bounds in every turn.
+    masked: bool = False
+    #: The axes of a side of the block, where ``tile_m`` or ``tile_n`` is a product of choices.
+    m_sides: tuple[Side, ...] = ()
+    n_sides: tuple[Side, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,12 @@ def wrapped_axes(nest: Nest) -> set[str]:
     return {axis for axis in nest.overhangs if nest.guards.get(axis) == "wrap"}
 
 
+def wrapped_axis(nest: Nest, index: Index) -> str | None:
+    """Return the axis of the computation that ``index`` is once axes that wrap are taken around."""
+    found = (a for a in nest.definitions if _position(nest, Affine.axis(a), load=True) == index)
+    return next(found, None)
+
+
 def _position(nest: Nest, form: Affine, *, load: bool) -> Index:
     """Return where ``form`` points, axes that wrap taken around."""
     wraps = wrapped_axes(nest) if load else set()

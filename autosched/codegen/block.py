@@ -9,7 +9,7 @@ from autosched.codegen.scope import Scope, Space, is_wide, scalar_part, scalar_t
 from autosched.codegen.text import expand, index_text
 from search_space import access
 from search_space.expr import Read
-from search_space.index import Index, Remainder, axes_of
+from search_space.index import Index, Var, axes_of
 from search_space.nest import Nest
 
 
@@ -40,9 +40,9 @@ def load_text(scope: Scope, nest: Nest, source: Source) -> str:
     where = source.where
     moved = [source.at]
     if where.mixed.terms:
-        moved.append(f"({mixed_text(nest, where.mixed, source.space)})")
+        moved.append(f"({placed_index(scope, nest, where.mixed, source.space)})")
     if where.step.terms:
-        moved.append(scalar_text(nest, where.step))
+        moved.append(scalar_text(scope, nest, where.step))
     mask = mask_text(scope, nest, where.conditions, source.space)
     tail = f", mask={mask}, other=0.0" if mask else ""
     # What other programs have just written is read past the cache of this multiprocessor.
@@ -74,7 +74,7 @@ def pointers(scope: Scope, nest: Nest, read: Read, where: Address, space: Space)
     """Write one tensor of pointers: a scalar base and one vector per tile group."""
     texts = [scope.pointer(read.tensor)]
     if where.base != Index():
-        texts.append(f"({scalar_text(nest, where.base)})")
+        texts.append(f"({scalar_text(scope, nest, where.base)})")
     vectors = [
         expand(_vector_text(scope, nest, index, len(space)), space.index(group), len(space))
         for group, index in where.vectors.items()
@@ -94,7 +94,7 @@ def pointers(scope: Scope, nest: Nest, read: Read, where: Address, space: Space)
 def _vector_text(scope: Scope, nest: Nest, index: Index, rank: int) -> str:
     names = {}
     for atom, _ in index.terms:
-        if isinstance(atom, Remainder):
+        if not isinstance(atom, Var):
             names[Index(((atom, 1),))] = scope.vector(nest, Index(((atom, 1),)))
     wide = is_wide(nest, index)
     parts = []
@@ -107,16 +107,56 @@ def _vector_text(scope: Scope, nest: Nest, index: Index, rank: int) -> str:
     return text if text.isidentifier() or rank == 1 else f"({text})"
 
 
-def mixed_text(nest: Nest, index: Index, space: Space) -> str:
-    """Write offsets that depend on tile axes and serial loops together."""
-    return index_text(index, spelled(nest, space), wide=is_wide(nest, index))
+def placed_index(scope: Scope, nest: Nest, index: Index, space: Space) -> str:
+    """Write an index along several tile groups, or along one that loops move: a vector for each
+    group, placed in ``space``, and a scalar."""
+    if is_wide(nest, index):
+        return index_text(index, spelled(nest, space), wide=True, names=scope.scalars)
+    texts = []
+    for group, vector in _vectors(nest, index):
+        terms = _named_terms(scope, nest, vector)
+        terms = terms if len(vector.terms) == 1 and "*" not in terms else f"({terms})"
+        texts.append(expand(terms, space.index(group), len(space)))
+    rest = Index(
+        tuple(t for t in index.terms if len(groups_of(nest, Index((t,)))) != 1), index.constant
+    )
+    if rest != Index():
+        texts.append(_bracketed(index_text(rest, spelled(nest, space), names=scope.scalars)))
+    return " + ".join(texts)
+
+
+def _vectors(nest: Nest, index: Index) -> list[tuple[int, Index]]:
+    """Return the terms of ``index`` along one tile group alone, by group and by whether serial
+    loops move them."""
+    found = dict[tuple[int, bool], Index]()
+    for term in index.terms:
+        one = Index((term,))
+        groups = groups_of(nest, one)
+        if len(groups) == 1:
+            where = groups[0], _moves(nest, one)
+            found[where] = found.get(where, Index()) + one
+    return [(group, vector) for (group, _), vector in found.items()]
+
+
+def _named_terms(scope: Scope, nest: Nest, index: Index) -> str:
+    parts = []
+    for atom, coefficient in index.terms:
+        name = scope.vector(nest, Index(((atom, 1),)))
+        parts.append(name if coefficient == 1 else f"{name} * {coefficient}")
+    return " + ".join(parts)
 
 
 def name_conditions(scope: Scope, nest: Nest, conditions: tuple[Condition, ...]) -> None:
-    """Write the indices that conditions test, where serial loops leave them alone."""
+    """Write the indices that conditions test, as far as serial loops leave them alone."""
     for condition in conditions:
-        if _is_fixed(nest, condition.index) and len(groups_of(nest, condition.index)) == 1:
-            scope.vector(nest, condition.index)
+        if len(groups_of(nest, condition.index)) == 1:
+            vector, _ = _halves(nest, condition.index)
+            if vector == condition.index or any(not isinstance(a, Var) for a, _ in vector.terms):
+                scope.vector(nest, vector)
+        else:
+            for _, vector in _vectors(nest, condition.index):
+                if not _moves(nest, vector):
+                    _named_terms(scope, nest, vector)
 
 
 def mask_text(scope: Scope, nest: Nest, conditions: tuple[Condition, ...], space: Space) -> str:
@@ -129,10 +169,16 @@ def mask_text(scope: Scope, nest: Nest, conditions: tuple[Condition, ...], space
 def _tests(scope: Scope, nest: Nest, condition: Condition, space: Space) -> list[str]:
     groups = groups_of(nest, condition.index)
     alone = len(groups) == 1
-    if alone and _is_fixed(nest, condition.index):
-        text = scope.vector(nest, condition.index)
+    if alone and all(isinstance(atom, Var) for atom, _ in condition.index.terms):
+        fixed = not _moves(nest, condition.index)
+        text = scope.vector(nest, condition.index) if fixed else index_text(condition.index, str)
+    elif alone:
+        vector, moved = _halves(nest, condition.index)
+        text = scope.vector(nest, vector)
+        if moved != Index():
+            text = f"{text} + {_bracketed(scalar_text(scope, nest, moved))}"
     else:
-        text = index_text(condition.index, str if alone else spelled(nest, space))
+        text = placed_index(scope, nest, condition.index, space)
     text = text if text.isidentifier() else f"({text})"
     tests = []
     for bound, sign in ((condition.low, ">="), (condition.high, "<")):
@@ -142,12 +188,31 @@ def _tests(scope: Scope, nest: Nest, condition: Condition, space: Space) -> list
     return tests
 
 
-def _is_fixed(nest: Nest, index: Index) -> bool:
-    return not any(name in nest.loops and nest.extents[name] > 1 for name in axes_of(index))
+def _halves(nest: Nest, index: Index) -> tuple[Index, Index]:
+    """Cut an index along one tile group into a vector, and what serial loops add to it.
+
+    Where loops change nothing, the whole is the vector. A constant goes to the scalar.
+    """
+    fixed = tuple(term for term in index.terms if not _moves(nest, Index((term,))))
+    if len(fixed) == len(index.terms) or any(
+        groups_of(nest, Index((term,))) for term in index.terms if term not in fixed
+    ):
+        return index, Index()
+    vector = tuple(term for term in fixed if groups_of(nest, Index((term,))))
+    rest = tuple(term for term in index.terms if term not in vector)
+    return Index(vector), Index(rest, index.constant)
+
+
+def _moves(nest: Nest, index: Index) -> bool:
+    return any(name in nest.loops and nest.extents[name] > 1 for name in axes_of(index))
+
+
+def _bracketed(text: str) -> str:
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
 def _descriptor_load(scope: Scope, nest: Nest, read: Read, space: Space) -> str:
-    text = f"{scope.descriptor(nest, read)}.load([{_coordinates(nest, read)}])"
+    text = f"{scope.descriptor(nest, read)}.load([{_coordinates(scope, nest, read)}])"
     order = tuple(g for form in read.index for g in access.groups_in(nest, form))
     if len(order) < len(read.index):
         shape = ", ".join(str(nest.group_extent(g)) for g in order)
@@ -163,9 +228,9 @@ def _descriptor_store(scope: Scope, nest: Nest, target: Read, value: str, space:
         value = f"{value}.T"
     if len(box) != len(order):
         value = f"{value}.reshape({', '.join(map(str, box))})"
-    scope.lines.add(f"{name}.store([{_coordinates(nest, target)}], {value})")
+    scope.lines.add(f"{name}.store([{_coordinates(scope, nest, target)}], {value})")
 
 
-def _coordinates(nest: Nest, read: Read) -> str:
+def _coordinates(scope: Scope, nest: Nest, read: Read) -> str:
     scalars = (scalar_part(nest, nest.resolve(form)) for form in read.index)
-    return ", ".join(index_text(index, str) for index in scalars)
+    return ", ".join(index_text(index, str, names=scope.scalars) for index in scalars)

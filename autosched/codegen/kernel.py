@@ -67,12 +67,14 @@ def _points(scope: Scope) -> Iterator[None]:
     plan = programs(scope.nest)
     if plan.count == plan.tiles:
         write_decode(scope, None)
+        scope.name_grid()
         yield
         return
     tile = scope.names.fresh("tile")
     header = f"for {tile} in tl.range(tl.program_id(0), {plan.tiles}, {plan.count}, flatten=True):"
     with scope.lines.block(header):
         write_decode(scope, tile)
+        scope.name_grid()
         yield
 
 

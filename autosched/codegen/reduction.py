@@ -205,7 +205,7 @@ def serial_loops(scope: Scope, loops: tuple[str, ...]) -> Iterator[None]:
     elif _is_unrolled_at_a_cost(scope.nest, extent):
         # The grid has one program along dimension 1: a factor that only we know.
         header = f"tl.range({extent} * tl.num_programs(1))"
-    with scope.lines.block(f"for {axis} in {header}:"), serial_loops(scope, loops[1:]):
+    with scope.loop(axis, f"for {axis} in {header}:"), serial_loops(scope, loops[1:]):
         yield
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from autosched.codegen.address import groups_of
+from autosched.codegen.address import groups_of, wrapped_axis
 from autosched.codegen.text import Lines, Names, expand, index_text
 from search_space import access
 from search_space.expr import Read
-from search_space.index import Index, Remainder, interval
+from search_space.index import Atom, Index, Quotient, Remainder, Var, axes_of, interval
 from search_space.nest import Nest
 from search_space.program import Argument, DescriptorArgument, PointerArgument
 
@@ -40,7 +42,9 @@ class Scope:
     names: Names = field(init=False)
     #: Vectors along tile axes, which descriptors often do without.
     ranges: set[str] = field(default_factory=set)
-    _vectors: dict[Index, str] = field(default_factory=dict)
+    #: Axes that the grid or the serial loops at hand decide, by what they were fused into.
+    scalars: dict[Atom, str] = field(default_factory=dict)
+    _vectors: ChainMap[Index, str] = field(default_factory=ChainMap)
 
     def __post_init__(self) -> None:
         self.names = Names([*self.nest.extents, *self.nest.tensor])
@@ -81,17 +85,56 @@ class Scope:
         if index in self._vectors:
             return self._vectors[index]
         axis = next((a for a in nest.definitions if nest.resolve(a) == index), None)
-        wrapped = index.terms[0][0] if len(index.terms) == 1 else None
+        alone = _divided_atom(index)
         if axis is not None and not index_text(index, str).isidentifier():
-            name = self._declare(axis, index_text(index, str))
-        elif isinstance(wrapped, Remainder) and index.terms[0][1] == 1 and not index.constant:
-            whole = self.vector(nest, wrapped.value)
-            whole = whole if whole.isidentifier() else f"({whole})"
-            name = self.assign(f"{whole}_wrapped", f"{whole} % {wrapped.divisor}")
+            text = self._divided(nest, alone) if alone else index_text(index, str)
+            name = self._declare(axis, text)
+        elif alone:
+            text = self._divided(nest, alone)
+            plain = text.split()[0] if text.count(" ") == 2 else None
+            around = (plain if isinstance(alone, Remainder) else None) or wrapped_axis(nest, index)
+            name = self.assign(f"{around or 'position'}_wrapped", text)
         else:
             name = index_text(index, str)
         self._vectors[index] = name
         return name
+
+    def _divided(self, nest: Nest, atom: Quotient | Remainder) -> str:
+        """Return a quotient or a remainder of a vector that has been written."""
+        within = atom.value.terms[0][0]
+        if isinstance(within, Quotient) and atom.value == Index(((within, 1),)):
+            whole = self._divided(nest, within)
+        else:
+            whole = self.vector(nest, atom.value)
+            whole = whole if whole.isidentifier() else f"({whole})"
+        return f"{whole} {'//' if isinstance(atom, Quotient) else '%'} {atom.divisor}"
+
+    @contextmanager
+    def loop(self, axis: str, header: str) -> Iterator[None]:
+        """Open a serial loop: what is written within is known within alone."""
+        with self.lines.block(header):
+            named, self._vectors = self._name_scalars({axis}), self._vectors.new_child()
+            yield
+            self._vectors = self._vectors.parents
+            for atom in named:
+                del self.scalars[atom]
+
+    def name_grid(self) -> None:
+        """Write the axes that those of the grid were fused of."""
+        self._name_scalars(self.nest.grid)
+
+    def _name_scalars(self, deciding: Collection[str]) -> list[Atom]:
+        """Write the axes that ``deciding`` axes were fused of, and return what is named so."""
+        named = list[Atom]()
+        for axis in self.nest.definitions:
+            index = self.nest.resolve(axis)
+            atom = _divided_atom(index)
+            if atom and set(axes_of(index)) <= set(deciding):
+                name = self.names.fresh(axis) if axis in self.ranges else axis
+                self.range(name, index_text(index, str, names=self.scalars))
+                self.scalars[atom] = name
+                named.append(atom)
+        return named
 
     def _declare(self, axis: str, text: str) -> str:
         """Write an axis of the computation under its own name, which no leaf bears."""
@@ -99,6 +142,13 @@ class Scope:
             return self.assign(f"{axis}_part", text)
         self.lines.add(f"{axis} = {text}")
         return axis
+
+
+def _divided_atom(index: Index) -> Quotient | Remainder | None:
+    """Return the quotient or the remainder that ``index`` is, and nothing else."""
+    atom = index.terms[0][0] if index.terms else None
+    is_whole = isinstance(atom, Quotient | Remainder) and index == Index(((atom, 1),))
+    return atom if is_whole and not isinstance(atom, Var) else None
 
 
 def spelled(nest: Nest, space: Space) -> Callable[[str], str]:
@@ -111,9 +161,9 @@ def spelled(nest: Nest, space: Space) -> Callable[[str], str]:
     return spell
 
 
-def scalar_text(nest: Nest, index: Index) -> str:
+def scalar_text(scope: Scope, nest: Nest, index: Index) -> str:
     """Write an index without tile axes, in 64 bits where its range needs them."""
-    return index_text(index, str, wide=is_wide(nest, index))
+    return index_text(index, str, wide=is_wide(nest, index), names=scope.scalars)
 
 
 def is_wide(nest: Nest, index: Index) -> bool:

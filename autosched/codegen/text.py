@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
-from search_space.index import Index, Quotient, Var
+from search_space.index import Atom, Index, Quotient, Var
 
 INDENT = "    "
+NO_NAMES: Mapping[Atom, str] = MappingProxyType({})
 
 
 class Lines:
@@ -53,19 +55,26 @@ class Names:
         return name
 
 
-def index_text(index: Index, spell: Callable[[str], str], *, wide: bool = False) -> str:
-    """Write an index as an expression; ``spell`` gives the text of an axis.
+def index_text(
+    index: Index,
+    spell: Callable[[str], str],
+    *,
+    wide: bool = False,
+    names: Mapping[Atom, str] = NO_NAMES,
+) -> str:
+    """Write an index as an expression; ``spell`` gives the text of an axis, ``names`` that of
+    quotients and remainders that have been written.
 
     With ``wide`` each axis is widened to 64 bits before it is multiplied.
     """
     written = ""
     for atom, coefficient in index.terms:
-        if isinstance(atom, Var):
-            text = spell(atom.name)
+        if isinstance(atom, Var) or atom in names:
+            text = spell(atom.name) if isinstance(atom, Var) else names[atom]
             text = f"tl.cast({text}, tl.int64)" if wide else text
         else:
             sign = "//" if isinstance(atom, Quotient) else "%"
-            inner = index_text(atom.value, spell, wide=wide)
+            inner = index_text(atom.value, spell, wide=wide, names=names)
             inner = f"({inner})" if len(atom.value.terms) > 1 or atom.value.constant else inner
             text = f"{inner} {sign} {atom.divisor}"
             text = f"({text})" if abs(coefficient) != 1 or len(index.terms) > 1 else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from search_space.rules.contraction import contraction_sketches
+from search_space.rules.gather import gather_sketches
 from search_space.sketch import Sketch
 from search_space.target import Target
 from search_space.workload import Workload
@@ -15,7 +16,7 @@ class NoSketch(ValueError):
 
 
 #: Every rule: from a workload and a target to sketches, or to a sentence on why there are none.
-RULES = (contraction_sketches,)
+RULES = (contraction_sketches, gather_sketches)
 
 
 def sketches(workload: Workload, target: Target) -> tuple[Sketch, ...]:

@@ -7,7 +7,7 @@ serial loops, so any product of plain reads is covered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from search_space import access
@@ -23,7 +23,13 @@ from search_space.rules.pack import (
     wants_packing,
 )
 from search_space.rules.peel import SIDES, peel_step, rest_of, rest_steps
-from search_space.rules.role import Blocking, Contraction, blocking, contraction, extent_of
+from search_space.rules.role import (
+    Blocking,
+    Contraction,
+    blocking,
+    contraction,
+    extent_of,
+)
 from search_space.rules.rows import row_domains, suits_rows
 from search_space.rules.variant import (
     Share,
@@ -76,9 +82,18 @@ def contraction_sketches(workload: Workload, target: Target) -> tuple[Sketch, ..
     roles = contraction(workload)
     if isinstance(roles, str):
         return roles
+    if roles.windowed:
+        return f"an index of {roles.windowed[0].tensor!r} is not one axis alone"
     blocks = blocking(workload, roles)
-    built = (_sketch(blocks, variant, target) for variant in _variants(blocks, target))
-    return tuple(sketch for sketch in built if _is_legal(sketch)) or "no variant is legal"
+    return legal_sketches(blocks, _variants(blocks, target), target) or "no variant is legal"
+
+
+def legal_sketches(
+    blocks: Blocking, variants: Iterable[Variant], target: Target
+) -> tuple[Sketch, ...]:
+    """Return the sketches of those ``variants`` that are legal."""
+    built = (_sketch(blocks, variant, target) for variant in variants)
+    return tuple(sketch for sketch in built if _is_legal(sketch))
 
 
 def _variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
@@ -87,7 +102,7 @@ def _variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
     that it is also tried without one of the other, and where pointers read it."""
     roles, a, b = blocks.roles, blocks.a, blocks.b
     plain = is_plain(blocks, target)
-    yield from _plain_dot_variants(blocks, target) if plain else _plain_variants(roles, target)
+    yield from _plain_dot_variants(blocks, target) if plain else plain_variants(roles, target)
     if suits_rows(blocks):
         yield from _row_variants(roles, target)
     if plain:
@@ -97,7 +112,7 @@ def _variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
     pack_a = wants_packing(blocks, a, k_major=k_major(a, roles.a, blocks.k))
     pack_b = wants_packing(blocks, b, k_major=k_major(b, roles.b, blocks.k))
     free_a, free_b = pack_a and a.constant, pack_b and b.constant
-    for variant in _plain_variants(roles, target):
+    for variant in plain_variants(roles, target):
         is_free = (pack_a, pack_b) == (free_a, free_b)
         by_engine = variant.load == "descriptor" or "tma" not in target.features
         if (pack_a or pack_b) and (by_engine or is_free):
@@ -123,7 +138,7 @@ def _plain_dot_variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
     }
     k_majors = tuple(side for side in lies if lies[side])
     copied = {tensor.name: 0 if tensor.constant else tensor.size_bytes for tensor in (a, b)}
-    for variant in _plain_variants(roles, target, swaps=lies["b"]):
+    for variant in plain_variants(roles, target, swaps=lies["b"]):
         second: Side = "a" if variant.swap else "b"
         if not (variant.swap and lies["a"]):
             yield variant
@@ -142,9 +157,7 @@ def _plain_dot_variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
             )
 
 
-def _plain_variants(
-    roles: Contraction, target: Target, *, swaps: bool = False
-) -> Iterator[Variant]:
+def plain_variants(roles: Contraction, target: Target, *, swaps: bool = False) -> Iterator[Variant]:
     """Yield the ways to move data; ``swaps``: also transposed where no side is skinny."""
     moves: list[tuple[Via, Via]] = [("pointer", "pointer")]
     if "tma" in target.features:
@@ -193,7 +206,7 @@ def _peeled_variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
     large = "descriptor" if "tma" in target.features else "pointer"
     for side in SIDES:
         if rest := rest_of(blocks, side, target):
-            for variant in _plain_variants(blocks.roles, target):
+            for variant in plain_variants(blocks.roles, target):
                 if variant.load == large and not variant.split and not variant.swap:
                     yield replace(variant, peel=rest)
 
@@ -239,11 +252,13 @@ def _steps(blocks: Blocking, variant: Variant, target: Target) -> Iterator[Step]
     if variant.split:
         reduced, part = blocks.name(k, "_rest"), (blocks.name(k, "_part"),)
         yield SplitReduction(k.name, part[0], reduced, Open("split"), variant.split, Open("tile_k"))
+    for name, axes in blocks.fused.items():
+        yield Fuse(tuple(axis.name for axis in axes), name)
     yield Split(whole[m], outer[m], inner[m], Open("tile_m"))
     yield Split(whole[n], outer[n], inner[n], Open("tile_n"))
     yield Split(reduced, outer[k], inner[k], Open("tile_k"))
     loop = outer[k]
-    outer_k = tuple(axis.name for axis in blocks.roles.k if axis != k)
+    outer_k = tuple(axis.name for axis in blocks.outer_k)
     if outer_k:
         loop = blocks.name(k, "_all")
         yield Fuse((*outer_k, outer[k]), loop)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 
 from search_space.rules.role import Blocking
-from search_space.steps import Bind, Split, Step, Tile, Warps
+from search_space.steps import Bind, Fuse, Split, Step, Tile, Warps
 from search_space.target import Target
 
 #: Elements of one block: few enough to spread a small output, enough to keep four warps busy.
@@ -22,6 +22,9 @@ def join_steps(blocks: Blocking, target: Target) -> Iterator[Step]:
     block = _clamp(_power_below(total // target.multiprocessors), LEAST_BLOCK, LARGEST_BLOCK)
     width = _clamp(_power_above(columns.extent), 1, min(LARGEST_ROW, block))
     height = _clamp(_power_above(rows.extent), 1, max(1, block // width))
+    for name, axes in blocks.fused.items():
+        if name in (rows.name, columns.name):
+            yield Fuse(tuple(axis.name for axis in axes), name, nest=1)
     names = {(axis, end): blocks.name(axis, end) for axis in (rows, columns) for end in "01"}
     yield Split(rows.name, names[rows, "0"], names[rows, "1"], height, nest=1)
     yield Split(columns.name, names[columns, "0"], names[columns, "1"], width, nest=1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from search_space import access
 from search_space.expr import Affine, Read, reads
@@ -30,6 +31,11 @@ class Contraction:
     #: Axes that later statements reduce over: a block must hold the whole of them.
     whole: tuple[Axis, ...] = ()
 
+    @property
+    def windowed(self) -> tuple[Read, ...]:
+        """The operands that are read at other positions than plain axes, through windows."""
+        return tuple(r for r in (self.a, self.b) if not all(form.single for form in r.index))
+
 
 def contraction(workload: Workload) -> Contraction | str:
     """Return the roles of ``workload``'s axes, or one sentence on why it is no contraction."""
@@ -38,16 +44,15 @@ def contraction(workload: Workload) -> Contraction | str:
     if operands is None:
         return "its first stage is not a sum of products of two tensors"
     for read in (*operands, Read(stage.output, stage.index)):
-        if not all(form.single for form in read.index):
-            return f"an index of {read.tensor!r} is not one axis alone"
-        if len({form.single for form in read.index}) < len(read.index):
+        found = [axis for form in read.index for axis in form.axes]
+        if len(set(found)) < len(found):
             return f"an axis occurs twice in the index of {read.tensor!r}"
     return _assign(workload, *operands, stage.index)
 
 
 def _assign(workload: Workload, a: Read, b: Read, output: tuple[Affine, ...]) -> Contraction | str:
     in_a, in_b, in_c = (_axes(index) for index in (a.index, b.index, output))
-    if output and output[-1].single in in_a - in_b:
+    if _axes(output[-1:]) & (in_a - in_b):
         a, b, in_a, in_b = b, a, in_b, in_a
     roles: dict[str, list[Axis]] = {"batch": [], "m": [], "n": [], "k": []}
     for axis in workload.axes:
@@ -93,13 +98,18 @@ def _axes(index: tuple[Affine, ...]) -> set[str]:
 
 @dataclass(frozen=True)
 class Blocking:
-    """A contraction with the axes chosen to be held in blocks: one each of M, N and K."""
+    """A contraction with the axes chosen to be held in blocks: one each of M, N and K.
+
+    One of them may be ``fused`` of several, outermost first: a new axis that runs over all their
+    combinations.
+    """
 
     workload: Workload
     roles: Contraction
     m: Axis
     n: Axis
     k: Axis
+    fused: Mapping[str, tuple[Axis, ...]] = field(default_factory=dict)
 
     @property
     def a(self) -> Tensor:
@@ -114,8 +124,17 @@ class Blocking:
     @property
     def others(self) -> tuple[Axis, ...]:
         """The spatial axes that are not held in blocks, outermost first."""
-        roles = self.roles
-        return tuple(x for x in (*roles.batch, *roles.m, *roles.n) if x not in (self.m, self.n))
+        roles, held = self.roles, (*self.parts(self.m), *self.parts(self.n))
+        return tuple(x for x in (*roles.batch, *roles.m, *roles.n) if x not in held)
+
+    @property
+    def outer_k(self) -> tuple[Axis, ...]:
+        """The reduction axes that are not held in blocks, outermost first: the taps of a window."""
+        return tuple(x for x in self.roles.k if x not in self.parts(self.k))
+
+    def parts(self, axis: Axis) -> tuple[Axis, ...]:
+        """Return the axes of the workload that ``axis`` is fused of, or itself."""
+        return self.fused.get(axis.name, (axis,))
 
     def name(self, axis: Axis, suffix: str) -> str:
         """Return a name for what becomes of ``axis`` that nothing in the workload bears."""
@@ -140,6 +159,51 @@ def blocking(workload: Workload, roles: Contraction) -> Blocking:
         _primary(_whole_first(roles.n, roles), output, (b, roles.b)),
         _primary(roles.k, (a, roles.a), (b, roles.b)),
     )
+
+
+def fused_blocking(workload: Workload, roles: Contraction, *, taps: bool) -> Blocking | str:
+    """Choose what is held in blocks where a side has several axes: all of M as one axis, and all of
+    N; of K the longest that both operands have plainly, with ``taps`` all of it.
+
+    Returns one sentence where a side must be held whole.
+    """
+    if roles.whole:
+        return f"a block holds the whole of {roles.whole[0].name!r}, beside which nothing fuses"
+    plain = [x for x in roles.k if all(_plainly(x, read) for read in (roles.a, roles.b))]
+    if not taps and not plain:
+        return "no reduced axis is read plainly by both operands"
+    sides = [roles.m, roles.n, _as_stored(roles) if taps else _longest(plain)]
+    fused = dict[str, tuple[Axis, ...]]()
+    chosen = list[Axis]()
+    for axes in sides:
+        if len(axes) > 1:
+            name = _fused_name(workload, axes)
+            fused[name] = axes
+            axes = (Axis(name, extent_of(axes), axes[0].kind),)
+        chosen.append(axes[0])
+    return Blocking(workload, roles, chosen[0], chosen[1], chosen[2], fused)
+
+
+def _plainly(axis: Axis, read: Read) -> bool:
+    return any(form.single == axis.name for form in read.index)
+
+
+def _longest(axes: list[Axis]) -> tuple[Axis, ...]:
+    return (max(axes, key=lambda axis: axis.extent),)
+
+
+def _as_stored(roles: Contraction) -> tuple[Axis, ...]:
+    """Return the axes of K in the order in which an operand without windows stores them."""
+    plain = next((r for r in (roles.b, roles.a) if r not in roles.windowed), roles.b)
+    order = [axis for form in plain.index for axis in form.axes]
+    return tuple(sorted(roles.k, key=lambda axis: order.index(axis.name)))
+
+
+def _fused_name(workload: Workload, axes: tuple[Axis, ...]) -> str:
+    name = "_".join(axis.name for axis in axes)
+    while name in workload.extents or name in workload.tensors:
+        name += "_"
+    return name
 
 
 def _whole_first(axes: tuple[Axis, ...], roles: Contraction) -> tuple[Axis, ...]:

@@ -38,12 +38,15 @@ class Variant:
     #: Operands whose packed copies have M or N along their rows, not K.
     turned: tuple[Side, ...] = ()
     peel: Rest | None = None
+    #: What sketches of this kind are called: pointers into windows gather.
+    kind: str = "contraction"
 
     def copied_axis(self, blocks: Blocking, side: Side) -> Axis | None:
         """Return the axis that runs along the rows of a packed copy, if packing chooses it."""
         if side in self.turned:
             return blocks.m if side == "a" else blocks.n
-        return blocks.k if wants_k_major(blocks, getattr(blocks, side)) else None
+        along_k = bool(blocks.outer_k) or wants_k_major(blocks, getattr(blocks, side))
+        return blocks.k if along_k else None
 
     @property
     def joins(self) -> bool:
@@ -53,11 +56,12 @@ class Variant:
     @property
     def name(self) -> str:
         """The sketch's name: what differs from the plainest variant."""
-        words = ["contraction", self.load] if self.dot else ["rows"]
+        words = [self.kind, self.load] if self.dot else ["rows"]
         words += ["direct"] if self.load == "descriptor" and self.store == "pointer" else []
         if self.pack_a or self.pack_b:
             words += ["prepared" if self.prepared else "packed"]
-        words += ["both"] if len(self.turned) == 2 else []
+        both = len(self.turned) == 2 or (self.kind != "contraction" and self.pack_a and self.pack_b)
+        words += ["both"] if both else []
         words += ["peeled", self.peel.side] if self.peel else []
         words += ["swapped"] if self.swap else []
         words += ["registers"] if self.registers else []
@@ -81,6 +85,10 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         m=rest.at if rest and rest.side == "m" else blocks.m.extent,
         n=rest.at if rest and rest.side == "n" else blocks.n.extent,
         k=extent_of(blocks.roles.k),
+        taps=extent_of(blocks.outer_k) if blocks.roles.windowed else 1,
+        a_elements=_stored_elements(blocks, "a"),
+        b_elements=_stored_elements(blocks, "b"),
+        masked=variant.load == "pointer" and any(_leaves(blocks, r) for r in blocks.roles.windowed),
         a_dtype=a.dtype,
         b_dtype=b.dtype,
         accumulator_dtype=workload.tensors[workload.stages[0].output].dtype,
@@ -124,6 +132,19 @@ def _arithmetic(dtype: str, precision: Precision) -> str:
     if dtype == "float32":
         return "float32" if precision == "ieee" else precision
     return "float8_ieee" if dtype == "float8_e4m3" and precision != "fast" else dtype
+
+
+def _stored_elements(blocks: Blocking, side: Side) -> int:
+    """Return the elements of an operand that windows read more than once, else 0."""
+    read = getattr(blocks.roles, side)
+    return int(getattr(blocks, side).elements) if read in blocks.roles.windowed else 0
+
+
+def _leaves(blocks: Blocking, read: Read) -> bool:
+    """Whether a window looks past the ends of its tensor."""
+    shape = blocks.workload.tensors[read.tensor].shape
+    bounds = (form.bounds(blocks.workload.extents) for form in read.index)
+    return any(low < 0 or high >= e for (low, high), e in zip(bounds, shape, strict=True))
 
 
 def _read_k_major(blocks: Blocking, variant: Variant, side: Side, *, is_packed: bool) -> bool:

@@ -1,0 +1,77 @@
+"""Products through windows, and products whose sides have several axes: implicit GEMM.
+
+All axes of M are fused, and all of N; pointers are recovered from the fused axis once, and a turn
+of the loop moves them by a scalar. What a window reads outside of an operand is masked. Two ways
+to go through K: tap by tap, a block of the axis that both operands hold plainly (channels) at a
+time; or all of K fused, so that a block crosses taps, where that axis is short or lies apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from search_space.rules.contraction import legal_sketches, plain_variants
+from search_space.rules.role import Blocking, Contraction, contraction, extent_of, fused_blocking
+from search_space.rules.variant import Variant, k_major
+from search_space.sketch import Sketch
+from search_space.target import Target
+from search_space.workload import Workload
+
+#: Extents of the plain axis of K below which a block of it would be mostly padding.
+FEW = 16
+
+
+def gather_sketches(workload: Workload, target: Target) -> tuple[Sketch, ...] | str:
+    """Return every legal variant, or one sentence on why none applies."""
+    roles = contraction(workload)
+    if isinstance(roles, str):
+        return roles
+    if not roles.windowed and len(roles.m) == len(roles.n) == 1:
+        return "no operand is read through windows, and each side has one axis"
+    found, reasons = list[Sketch](), list[str]()
+    for taps in (False, True):
+        blocks = fused_blocking(workload, roles, taps=taps)
+        if isinstance(blocks, str):
+            reasons.append(blocks)
+        else:
+            found += legal_sketches(blocks, _variants(blocks, target, taps=taps), target)
+    return tuple(found) or "; ".join(reasons) or "no variant is legal"
+
+
+def _variants(blocks: Blocking, target: Target, *, taps: bool) -> Iterator[Variant]:
+    roles = blocks.roles
+    crosses = _crosses(blocks)
+    if not crosses if taps else crosses and blocks.k.extent < FEW:
+        return
+    for variant in plain_variants(roles, target, swaps=True):
+        if variant.load == "pointer" and variant.store == "pointer":
+            yield from _copies(blocks, replace(variant, kind="gather"), taps=taps)
+
+
+def _copies(blocks: Blocking, variant: Variant, *, taps: bool) -> Iterator[Variant]:
+    """Yield ``variant`` as operands lie, and with those copied whose rows do not run along K."""
+    if taps:
+        yield replace(variant, kind="gather.across")
+        return
+    roles = blocks.roles
+    apart_a = not k_major(blocks.a, roles.a, blocks.k)
+    apart_b = not k_major(blocks.b, roles.b, blocks.k)
+    yield variant
+    if apart_a and apart_b and not roles.windowed:
+        return
+    if apart_a or apart_b:
+        yield replace(variant, pack_a=apart_a, pack_b=apart_b)
+
+
+def _crosses(blocks: Blocking) -> bool:
+    """Whether blocks of K had better cross taps: there are several, and the axis that both
+    operands hold plainly is short, or runs along the rows of neither."""
+    roles: Contraction = blocks.roles
+    held = [x for x in roles.k if any(f.single == x.name for f in roles.a.index)]
+    plain = [x for x in held if any(f.single == x.name for f in roles.b.index)]
+    longest = max((x.extent for x in plain), default=1)
+    apart = not any(
+        k_major(t, r, x) for x in plain for t, r in ((blocks.a, roles.a), (blocks.b, roles.b))
+    )
+    return extent_of(roles.k) > longest and (longest < 2 * FEW or apart)
