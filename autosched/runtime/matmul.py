@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -10,7 +10,12 @@ from typing import Any
 import torch
 
 from autosched.runtime.errors import BadInput, WrongDtype, WrongShape
-from autosched.runtime.tensor import check_rank, dtype_name, is_column_major
+from autosched.runtime.tensor import (
+    check_rank,
+    dtype_name,
+    is_column_major,
+    runs_down_columns,
+)
 from autosched.te import IllegalExpression
 from autosched.te.operators import ELEMENTWISE, OPERAND_DTYPES, batch_matmul, matmul
 from measure.tensor import TORCH_DTYPES
@@ -71,6 +76,34 @@ def stored(tensor: torch.Tensor, trans: bool) -> tuple[torch.Tensor, bool]:
     if is_column_major(tensor):
         return tensor.transpose(-1, -2), not trans
     return tensor, trans
+
+
+def other_readings(
+    signature: Signature, a: torch.Tensor, b: torch.Tensor
+) -> Iterator[tuple[Signature, torch.Tensor, torch.Tensor]]:
+    """Yield the other ways to see the operands of a call as stored.
+
+    There are some where an operand's columns lie in one piece each with gaps between them, as in
+    a transposed view of padded rows.
+    """
+    turn_a, turn_b = runs_down_columns(a), runs_down_columns(b)
+    if turn_a and turn_b:
+        yield _turned(signature, a, b, "ab")
+    if turn_a:
+        yield _turned(signature, a, b, "a")
+    if turn_b:
+        yield _turned(signature, a, b, "b")
+
+
+def _turned(
+    signature: Signature, a: torch.Tensor, b: torch.Tensor, which: str
+) -> tuple[Signature, torch.Tensor, torch.Tensor]:
+    """Return a call with some operands seen as the transposes of what is stored."""
+    if "a" in which:
+        signature, a = replace(signature, trans_a=not signature.trans_a), a.transpose(-1, -2)
+    if "b" in which:
+        signature, b = replace(signature, trans_b=not signature.trans_b), b.transpose(-1, -2)
+    return signature, a, b
 
 
 def signature_of(

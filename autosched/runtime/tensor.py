@@ -82,13 +82,24 @@ def is_column_major(tensor: torch.Tensor) -> bool:
     return not tensor.is_contiguous() and tensor.transpose(-1, -2).is_contiguous()
 
 
+def runs_down_columns(tensor: torch.Tensor) -> bool:
+    """Say whether neighbours in a column, and not in a row, are neighbours in memory."""
+    return tensor.stride(-2) == 1 and tensor.stride(-1) != 1 and tensor.shape[-1] > 1
+
+
+def aligned_bytes(tensor: torch.Tensor) -> int:
+    """Return the largest power of two, 256 at the most, that divides the tensor's address."""
+    address = tensor.data_ptr()
+    return min(address & -address, 256) or 256
+
+
 def bind_input(name: str, tensor: torch.Tensor, wish: space.Tensor) -> Bound:
     """Return ``tensor`` laid out as ``wish`` says, copied where its strides or address differ.
 
     Raises WrongShape and WrongDtype. A copy costs a read and a write of the tensor per call.
     """
     _check_kind(name, tensor, wish)
-    if _lies_as(tensor, wish):
+    if lies_as(tensor, wish):
         return Bound(tensor)
     copy = torch.empty_strided(wish.shape, wish.strides, dtype=tensor.dtype, device=tensor.device)
     copy.copy_(tensor)
@@ -102,7 +113,7 @@ def check_output(
     if out.device != device:
         raise WrongDevice(f"out is on {out.device}, but the inputs on {device}")
     _check_kind("out", out, wish)
-    if not _lies_as(out, wish):
+    if not lies_as(out, wish):
         raise WrongLayout(
             f"out has strides {out.stride()} at an address {out.data_ptr() % wish.alignment_bytes} "
             f"bytes past alignment; it must have strides {wish.strides}, "
@@ -122,7 +133,7 @@ def _check_kind(name: str, tensor: torch.Tensor, wish: space.Tensor) -> None:
         raise WrongDtype(f"{name} is {tensor.dtype}; it must be {wish.dtype}")
 
 
-def _lies_as(tensor: torch.Tensor, wish: space.Tensor) -> bool:
+def lies_as(tensor: torch.Tensor, wish: space.Tensor) -> bool:
     """Compare strides (those of extent 1 never count) and the address with the promise."""
     same = tensor.stride() == wish.strides or all(
         stride == wanted or extent == 1

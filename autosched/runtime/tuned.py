@@ -21,11 +21,18 @@ from autosched.runtime.choice import choices
 from autosched.runtime.device import Setting, current_gpu, gpu_name, setting
 from autosched.runtime.engine import Engine, engine_of
 from autosched.runtime.errors import CopyWarning, Miss, MissWarning, NothingServes, WrongShape
+from autosched.runtime.layout import Relatives
 from autosched.runtime.packs import Packs
 from autosched.runtime.served import Served
-from autosched.runtime.tensor import bind_input, check_device, check_gradient, check_output
+from autosched.runtime.tensor import (
+    aligned_bytes,
+    bind_input,
+    check_device,
+    check_gradient,
+    check_output,
+)
 from search_space.target import Target
-from search_space.workload import Workload
+from search_space.workload import Tensor, Workload
 
 #: What to do where nothing tuned serves a workload: nothing, warn once, or raise Miss.
 OnMiss = Literal["serve", "warn", "error"]
@@ -69,6 +76,7 @@ class Tuned:
         self._looked_up: dict[str, Served] = {}
         self._warned: set[tuple[str, str]] = set()
         self._packs = Packs()
+        self._relatives = Relatives(catalog.best)
 
     def matmul(
         self,
@@ -89,12 +97,14 @@ class Tuned:
 
         ``a`` is [m, k], stored [k, m] if ``trans_a``; ``b`` is [k, n], stored [n, k] if
         ``trans_b``; with a batch in front, both or neither. A transposed view of contiguous
-        memory is taken as the other layout, at no cost; any other stride or an address that is
-        no multiple of 16 bytes is copied before each run, with one CopyWarning that states the
-        bytes. ``bias`` [n] and ``residual`` [m, n] have the dtype of the result. ``activation``
-        is relu, gelu, gelu_tanh or silu. ``out`` must be contiguous, aligned and apart from all
-        inputs. ``precision`` of float32 products is "ieee" (default) or "tf32". ``constant``
-        names arguments that stay the same from call to call, such as ``("b",)`` for weights:
+        memory is taken as the other layout, at no cost. Any other strides, and addresses that are
+        no multiple of 16 bytes, are served by a record of just that layout if the log has one; else
+        the tensor is copied before each run, with one CopyWarning that states the bytes. Inputs
+        may overlap each other. ``bias`` [n] and ``residual`` [m, n] have the dtype of the result.
+        ``activation`` is relu, gelu, gelu_tanh or silu. ``out`` must be contiguous and aligned, or
+        lie as a record says, and must be apart from all inputs. ``precision`` of float32 products
+        is "ieee" (default) or "tf32". ``constant`` names arguments that stay the same from call to
+        call, such as ``("b",)`` for weights:
         another workload, whose kernels may copy them once into a layout that suits them (see
         ``invalidate``).
 
@@ -116,6 +126,11 @@ class Tuned:
             return product.empty_result(signature, out, device)
         if signature.k == 0:
             signature, a, b = product.one_deep(signature, a, b)
+        for other, left, right in product.other_readings(signature, a, b):
+            tensors = {"a": left, "b": right, **given}
+            made = product.workload_of(other)
+            if self._relatives.fitting(made, tuple(tensors.values()), out) is not None:
+                return self._run(made, tensors, out, device)
         workload = product.workload_of(signature)
         return self._run(workload, {"a": a, "b": b, **given}, out, device)
 
@@ -202,11 +217,14 @@ class Tuned:
         out: torch.Tensor | None,
         device: torch.device,
     ) -> torch.Tensor:
+        if self._relatives.any(workload):
+            tensors = tuple(inputs.values())
+            workload = self._relatives.fitting(workload, tensors, out) or workload
         bound = []
         for (name, tensor), wish in zip(inputs.items(), workload.inputs, strict=True):
             made = bind_input(name, tensor, wish)
             if made.copied_bytes:
-                self._warn_copy(workload, name, tensor, made.copied_bytes)
+                self._warn_copy(workload, name, tensor, wish, made.copied_bytes)
             bound.append(made.tensor)
         if out is not None:
             check_output(out, workload.output, device, inputs)
@@ -258,12 +276,19 @@ class Tuned:
         self._warn_once((workload.key, ""), lambda: warnings.warn(text, MissWarning, 7))
 
     def _warn_copy(
-        self, workload: Workload, name: str, tensor: torch.Tensor, copied_bytes: int
+        self,
+        workload: Workload,
+        name: str,
+        tensor: torch.Tensor,
+        wish: Tensor,
+        copied_bytes: int,
     ) -> None:
         text = (
             f"{name} is copied before each run of {workload.label or workload.key}: "
-            f"{copied_bytes} bytes, as its strides {tuple(tensor.stride())} or its address fit "
-            "no stored layout; make it contiguous once to save that"
+            f"{copied_bytes} bytes, as it has strides {tuple(tensor.stride())} and an address "
+            f"aligned to {aligned_bytes(tensor)} bytes, where {wish.strides} and "
+            f"{wish.alignment_bytes} are wanted; make it so once, or tune this workload with "
+            "those strides and alignment, to save that"
         )
         self._warn_once((workload.key, name), lambda: warnings.warn(text, CopyWarning, 5))
 
