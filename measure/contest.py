@@ -9,6 +9,8 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import torch
+
 from measure import verify
 from measure.gpu_timer import HostTooSlow
 from measure.job import Compare, Rounds
@@ -23,6 +25,8 @@ from measure.trouble import failure_of, healthy
 #: tolerances.
 LIBRARY_TOLERANCES = 16.0
 _ATTEMPTS = 10
+#: Computes into the session's output, or returns a tensor that lies like it.
+Piece = Callable[[], torch.Tensor | None]
 
 
 class Contest:
@@ -65,7 +69,7 @@ class Contest:
         session = self._session
         case = verify.random_case(session.workload, seed, session.device)
         session.slots.load(case.inputs)
-        pieces: dict[int, Callable[[], None]] = {}
+        pieces: dict[int, Piece] = {}
         for index in range(len(self._times)):
             if index not in self._failures:
                 self._guarded(index, partial(self._admit, index, case, pieces))
@@ -82,7 +86,7 @@ class Contest:
         for index in pieces:
             self._guarded(index, partial(self._judge, index, case, pieces[index]))
 
-    def _admit(self, index: int, case: verify.Case, pieces: dict[int, Callable[[], None]]) -> None:
+    def _admit(self, index: int, case: verify.Case, pieces: dict[int, Piece]) -> None:
         """Bind an entrant to the data, and let it in if its result is right.
 
         What is let in runs on what was prepared when it was judged: preparing is not timed.
@@ -98,32 +102,31 @@ class Contest:
         self._judge(index, case, piece)
         pieces[index] = piece
 
-    def _library_piece(self) -> Callable[[], None]:
+    def _library_piece(self) -> Piece:
         library, output = self._library, self._session.output.tensor
         inputs = self._session.slots.tensors
         assert library is not None  # noqa: S101  entrants without a launcher are the library
         return lambda: library(inputs, output)
 
-    def _judge(self, index: int, case: verify.Case, piece: Callable[[], None]) -> None:
+    def _judge(self, index: int, case: verify.Case, piece: Piece) -> None:
         session = self._session
         # Whoever changed the inputs did so to itself alone.
         session.slots.load(case.inputs)
         session.output.poison()
-        piece()
+        if (made := piece()) is not None:
+            session.output.tensor.copy_(made)
         judged = session.judged(case)
         if index not in self._launchers:
             judged[0] /= LIBRARY_TOLERANCES
         session.conclude([case], [judged])
 
-    def _rounds(
-        self, rounds: int, order: random.Random, pieces: dict[int, Callable[[], None]]
-    ) -> None:
+    def _rounds(self, rounds: int, order: random.Random, pieces: dict[int, Piece]) -> None:
         for _ in range(rounds):
             turns = sorted(index for index in pieces if index not in self._failures)
             order.shuffle(turns)
             self._round(turns, pieces)
 
-    def _round(self, turns: Sequence[int], pieces: dict[int, Callable[[], None]]) -> None:
+    def _round(self, turns: Sequence[int], pieces: dict[int, Piece]) -> None:
         """Time every entrant once; a round in which the host was late is held again."""
         for _ in range(_ATTEMPTS):
             times_us = self._times_of(turns, pieces)
@@ -134,9 +137,7 @@ class Contest:
                 return
         raise HostTooSlow("no round of a comparison was free of waiting for the host")
 
-    def _times_of(
-        self, turns: Sequence[int], pieces: dict[int, Callable[[], None]]
-    ) -> list[float | None]:
+    def _times_of(self, turns: Sequence[int], pieces: dict[int, Piece]) -> list[float | None]:
         timer = self._session.timer
         if not self._request.careful:
             return timer.batch_us([pieces[index] for index in turns])

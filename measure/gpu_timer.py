@@ -47,7 +47,7 @@ class GpuTimer:
         self._device_us = 0.0
         self._slack = 1.5
 
-    def samples_us(self, piece: Callable[[], None], count: int) -> list[float]:
+    def samples_us(self, piece: Callable[[], object], count: int) -> list[float]:
         """Return ``count`` times of ``piece`` in microseconds. Raises HostTooSlow."""
         samples: list[float] = []
         for _ in range(_ATTEMPTS):
@@ -57,7 +57,7 @@ class GpuTimer:
                 return samples
         raise HostTooSlow(f"{len(samples)} of {count} samples were free of waiting for the host")
 
-    def batch_us(self, pieces: Sequence[Callable[[], None]]) -> list[float | None]:
+    def batch_us(self, pieces: Sequence[Callable[[], object]]) -> list[float | None]:
         """Run at most BATCH pieces one after another and return the time of each.
 
         None stands for a time in which the device may have waited for the host.
@@ -80,7 +80,7 @@ class GpuTimer:
         times_us = [_between_us(before, after) for before, after in events]
         return [None if waited else t for waited, t in zip(late, times_us, strict=True)]
 
-    def stretch_us(self, piece: Callable[[], None], count: int) -> float:
+    def stretch_us(self, piece: Callable[[], object], count: int) -> float:
         """Return the microseconds of ``count`` pieces in one go, nothing flushed in between.
 
         Where the host was late every time, the least of the times, which then are too long.

@@ -1,8 +1,8 @@
 """How torch's library computes a workload best: the baseline to compare with.
 
-One product of two operands, summed over one axis, and a chain of elementwise steps on it, perhaps
-the softmax of its rows. Where torch has several ways to write it they are the workload's *forms*;
-which is fastest only a GPU can say. Knows nothing of programs.
+One product of two operands, summed over one axis, or a convolution, and a chain of elementwise
+steps on it, perhaps the softmax of the product's rows. Where torch has several ways to write it
+they are the workload's *forms*; which is fastest only a GPU can say. Knows nothing of programs.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import torch
 
 from measure.product import HALVES, Product
 from measure.recognise import library_product, softmax_product
+from measure.tensor import empty
+from measure.windowed import library_convolutions
 from search_space.workload import Workload
 
-#: Computes the workload from its inputs, in order, into the output given.
-LibraryCall = Callable[[Sequence[torch.Tensor], torch.Tensor], None]
+#: Computes the workload from its inputs, in order, into the output given; or returns a tensor of
+#: its own that lies like it, where torch has no call that writes into one.
+LibraryCall = Callable[[Sequence[torch.Tensor], torch.Tensor], torch.Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,21 @@ def library_forms(workload: Workload) -> tuple[Form, ...]:
     if (product := library_product(workload)) is not None:
         return tuple(Form(form.name, form) for form in _variants(product))
     if (scores := softmax_product(workload)) is None:
-        return ()
+        return _convolutions(workload)
     found = [Form(f"{form.name}, softmax", _Softmax(form)) for form in _variants(scores)]
     if scores.dtype in HALVES and scores.out_dtype == scores.dtype:
         wide = replace(scores, out_dtype="float32")
         found.insert(0, Form(f"{wide.name}, softmax, to {scores.out_dtype}", _WideSoftmax(wide)))
     return tuple(found)
+
+
+def _convolutions(workload: Workload) -> tuple[Form, ...]:
+    """Return the ways to write a convolution, each format that operands lie in only once."""
+    stored = [empty(tensor, torch.device("meta")) for tensor in workload.inputs]
+    calls = [call for found in library_convolutions(workload) for call in found.variants()]
+    return tuple(
+        Form(call.name, call) for call in calls if not (call.format and call.as_stored(stored))
+    )
 
 
 def _variants(product: Product) -> list[Product]:

@@ -38,11 +38,37 @@ class View:
 
 
 @dataclass(frozen=True)
+class Aligned:
+    """An input that broadcasts against the output: permuted, with extents of 1 where it has none.
+
+    ``dims`` are the dimensions of the output that it runs along, ascending.
+    """
+
+    position: int
+    order: tuple[int, ...]
+    dims: tuple[int, ...]
+    rank: int
+    dtype: str
+
+    def of(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the view of its input, of the output's rank."""
+        view = inputs[self.position].permute(self.order)
+        for dim in range(self.rank):
+            if dim not in self.dims:
+                view = view.unsqueeze(dim)
+        return view
+
+    def flat(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return its elements in a row."""
+        return inputs[self.position].permute(self.order).reshape(-1)
+
+
+@dataclass(frozen=True)
 class Step:
     """One elementwise step on the product: a derived function, or ``call`` with an operand."""
 
     function: str
-    operand: View | float | None = None
+    operand: View | Aligned | float | None = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +150,7 @@ class Product:
     ) -> torch.Tensor:
         """Apply all steps but the first ``done`` to a product, in place, and return it."""
         for step in self.steps[done:]:
-            _apply(step, inputs, out)
+            apply_step(step, inputs, out)
         return out
 
     def _multiply(
@@ -221,12 +247,14 @@ OPERATIONS: dict[str, Callable[[torch.Tensor, Any], Any]] = {
 }
 
 
-def _apply(step: Step, inputs: Sequence[torch.Tensor], out: torch.Tensor) -> None:
+def apply_step(step: Step, inputs: Sequence[torch.Tensor], out: torch.Tensor) -> None:
     """Apply one step in place."""
     if step.operand is None:
         ACTIVATIONS[step.function](out)
         return
-    operand = step.operand.of(inputs) if isinstance(step.operand, View) else step.operand
+    operand: Any = step.operand
+    if isinstance(operand, View | Aligned):
+        operand = operand.of(inputs)
     OPERATIONS[step.function](out, operand)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from measure.product import ACTIVATIONS, OPERATIONS, Product, Step, View
+from measure.product import ACTIVATIONS, OPERATIONS, Aligned, Product, Step, View
 from search_space.expr import Call, Cast, Const, Expr, Read, derived, walk
 from search_space.workload import Workload
+
+#: What a step takes beside the result, from the expression for it; None if a step takes no such.
+Operand = Callable[[Expr], View | Aligned | float | None]
 
 
 def library_product(workload: Workload) -> Product | None:
@@ -19,8 +23,9 @@ def library_product(workload: Workload) -> Product | None:
     steps: list[Step] | None = []
     if last is not summed:
         same = last.index == summed.index and last.reducer is None
-        out_axes = _axes_of(last.index)
-        steps = _steps(workload, last.value, summed.output, out_axes) if same else None
+        operand = partial(_operand, workload, _axes_of(last.index))
+        acc = Read(summed.output, summed.index)
+        steps = steps_on(acc, last.value, operand) if same else None
     if steps is None:
         return None
     return _product(workload, summed.value, _axes_of(summed.index), tuple(steps))
@@ -110,29 +115,26 @@ def _product(
     )
 
 
-def _steps(
-    workload: Workload, value: Expr, acc: str, out_axes: tuple[str | None, ...]
-) -> list[Step] | None:
-    """Take an expression apart into steps on the product, innermost first; None if it is none."""
+def steps_on(acc: Read, value: Expr, operand: Operand) -> list[Step] | None:
+    """Take an expression apart into steps on ``acc``, innermost first; None if it is none."""
     if isinstance(value, Read):
-        return [] if value.tensor == acc and _axes_of(value.index) == out_axes else None
+        return [] if value == acc else None
     if isinstance(value, Cast):
-        return _steps(workload, value.value, acc, out_axes)
+        return steps_on(acc, value.value, operand)
     if not isinstance(value, Call):
         return None
     if (activation := derived(value)) and activation[0] in ACTIVATIONS:
-        below = _steps(workload, activation[1], acc, out_axes)
+        below = steps_on(acc, activation[1], operand)
         return None if below is None else [*below, Step(activation[0])]
     if value.function not in OPERATIONS:
         return None
     left, right = value.args
-    if not _holds(left, acc) and value.function in ("add", "mul", "max", "min"):
+    if not _holds(left, acc.tensor) and value.function in ("add", "mul", "max", "min"):
         left, right = right, left
-    operand = _operand(workload, right, out_axes)
-    below = _steps(workload, left, acc, out_axes)
-    if operand is None or below is None:
+    other, below = operand(right), steps_on(acc, left, operand)
+    if other is None or below is None:
         return None
-    return [*below, Step(value.function, operand)]
+    return [*below, Step(value.function, other)]
 
 
 def _holds(value: Expr, tensor: str) -> bool:
@@ -140,11 +142,11 @@ def _holds(value: Expr, tensor: str) -> bool:
 
 
 def _operand(
-    workload: Workload, value: Expr, out_axes: tuple[str | None, ...]
+    workload: Workload, out_axes: tuple[str | None, ...], value: Expr
 ) -> View | float | None:
     """Return what a step combines the product with: a number, or an input that broadcasts."""
     if isinstance(value, Cast):
-        return _operand(workload, value.value, out_axes)
+        return _operand(workload, out_axes, value.value)
     if isinstance(value, Const):
         return float(value.value)
     names = [t.name for t in workload.inputs]

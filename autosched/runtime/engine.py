@@ -80,15 +80,17 @@ class LibraryEngine:
         if output is None:
             output = empty(self._output, self._device)
         if not self._float32:
-            self._call(inputs, output)
-            return output
+            return self._into(inputs, output)
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("highest")
         try:
-            self._call(inputs, output)
+            return self._into(inputs, output)
         finally:
             torch.set_float32_matmul_precision(before)
-        return output
+
+    def _into(self, inputs: Sequence[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
+        made = self._call(inputs, output)
+        return output if made is None else output.copy_(made)
 
 
 def engine_of(
