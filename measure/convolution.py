@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
 import torch
@@ -121,7 +120,7 @@ class Convolution:
         """What the call itself adds along the channels."""
         return self.steps[0].operand if self.fused and self._has_bias else None  # type: ignore[return-value]  # of a bias it is Aligned
 
-    @cached_property
+    @property
     def _has_bias(self) -> bool:
         if not self.steps or self.steps[0].function != "add":
             return False
@@ -171,7 +170,7 @@ class Convolution:
         torch has no convolution into a tensor that is given; a result that lies otherwise is
         copied.
         """
-        with _settings(self.precision):
+        with settings(self.precision):
             made = self.compute(inputs)
             if same_layout(made, output):
                 return made
@@ -305,7 +304,7 @@ def same_layout(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 @contextmanager
-def _settings(precision: str) -> Iterator[None]:
+def settings(precision: str) -> Iterator[None]:
     """Let cuDNN try its algorithms on a first call, and round float32 to tf32 only if allowed.
 
     Nothing may be tried while a CUDA graph is captured; what was found before serves there.

@@ -1,8 +1,9 @@
 """A workload as plain torch code, and what torch's own compiler makes of it.
 
-What a user of PyTorch would write: one product, then elementwise operations on its result, perhaps
-a softmax of its rows, for the compiler to fuse and tune. Where there are several ways to write it
-they come as *forms*, the one to try first at the front. Knows nothing of our programs.
+What a user of PyTorch would write: one product or convolution, then elementwise operations on its
+result, perhaps a softmax of a product's rows, for the compiler to fuse and tune. Where there are
+several ways to write it they come as *forms*, the one to try first at the front. Knows nothing of
+our programs.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from typing import Any
 
 import torch
 
+from measure.convolution import Convolution, settings
+from measure.library import library_forms
 from measure.product import Product
 from measure.recognise import library_product, softmax_product
 from measure.reference import FUNCTIONS
 from measure.tensor import TORCH_DTYPES
+from measure.windowed import library_convolutions
 from search_space.expr import Call, Cast, Const, Expr, Read
-from search_space.workload import Stage, Workload
+from search_space.workload import Stage, Workload, contiguous_strides
 
 MODE = "max-autotune-no-cudagraphs"
 #: From the inputs, in order, to a fresh output.
@@ -28,33 +32,42 @@ Function = Callable[..., torch.Tensor]
 
 
 class NoPlainForm(ValueError):
-    """A workload that is not one product with elementwise operations or a row softmax on it."""
+    """A workload that is no product or convolution, with elementwise operations or a softmax."""
 
 
 @dataclass(frozen=True)
 class PlainForm:
-    """One way to write a workload: how it forms the product, and what computes it."""
+    """One way to write a workload: how it forms the product, and what computes it.
+
+    A ``fallback`` is for where none before it is right; all others compete.
+    """
 
     name: str
     function: Function
+    fallback: bool = False
 
 
 def compiled(workload: Workload, function: Function) -> Function:
     """Return a plain form compiled and tuned by torch; compiling happens at the first call.
 
-    Precision is set around each call, compiling included.
+    Precision is set around each call, compiling included. What was compiled before of other
+    workloads is forgotten by ``reset``.
     """
-    torch._dynamo.reset()
     use_all_cores()
     built = torch.compile(function, mode=MODE, fullgraph=True, dynamic=False)
-    mode = "high" if workload.precision == "tf32" else "highest"
+    hold = settings if _convolutions(workload) else _precision
 
     def call(*inputs: torch.Tensor) -> torch.Tensor:
-        with _precision(mode):
+        with hold(workload.precision):
             result: torch.Tensor = built(*inputs)
             return result
 
     return call
+
+
+def reset() -> None:
+    """Forget what was compiled; its functions compile anew when they are called again."""
+    torch._dynamo.reset()
 
 
 def use_all_cores() -> None:
@@ -66,9 +79,9 @@ def use_all_cores() -> None:
 
 
 @contextmanager
-def _precision(mode: str) -> Iterator[None]:
+def _precision(precision: str) -> Iterator[None]:
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(mode)
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
         yield
     finally:
@@ -80,12 +93,16 @@ def plain_forms(workload: Workload, device: torch.device) -> tuple[PlainForm, ..
 
     Raises NoPlainForm.
     """
+    if convolutions := _convolutions(workload):
+        return tuple(PlainForm(form.name, _convolution(workload, form)) for form in convolutions)
     first, *later = workload.stages
     dtype = workload.tensors[_factors(first)[0].tensor].dtype
     if (scores := softmax_product(workload)) is not None:
         return tuple(
-            PlainForm(f"{name}, softmax", _softmax(workload, _product(first, multiply), scores))
-            for name, multiply in _wide(workload, scores)
+            PlainForm(
+                f"{name}, softmax", _softmax(workload, _product(first, multiply), scores), n > 0
+            )
+            for n, (name, multiply) in enumerate(_wide(workload, scores))
         )
     if len(later) > 1 or any(stage.reducer for stage in later):
         raise NoPlainForm("more than one reduction, and no softmax of rows")
@@ -93,6 +110,27 @@ def plain_forms(workload: Workload, device: torch.device) -> tuple[PlainForm, ..
         return _scaled(workload, first, device)
     multiply = _multiply(dtype, workload.output.dtype, len(first.index) > 2)
     return (PlainForm("product", _elementwise(workload, _product(first, multiply))),)
+
+
+def _convolutions(workload: Workload) -> tuple[Convolution, ...]:
+    """Return the convolutions to compile: in the format as stored, which the compiler may change,
+    and converted beforehand; without what only cuDNN's own calls take along."""
+    if library_product(workload) is not None:
+        return ()
+    names = [form.name for form in library_forms(workload)]
+    found = [call for form in library_convolutions(workload) for call in form.variants()]
+    return tuple(c for c in found if c.by in ("", "linear") and c.name in names)
+
+
+def _convolution(workload: Workload, form: Convolution) -> Function:
+    """Return a convolution and the steps on it, delivered as the workload's output lies."""
+    row_major = workload.output.strides == contiguous_strides(workload.output.shape)
+
+    def function(*inputs: torch.Tensor) -> torch.Tensor:
+        made = form.compute(inputs)
+        return made.contiguous() if row_major else made
+
+    return function
 
 
 _Multiply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -149,7 +187,7 @@ def _scaled(workload: Workload, first: Stage, device: torch.device) -> tuple[Pla
         )
 
     by_stages = _elementwise(workload, _product(first, wide))
-    return (*found, PlainForm("_scaled_mm(out_dtype=float32)", by_stages))
+    return (*found, PlainForm("_scaled_mm(out_dtype=float32)", by_stages, fallback=bool(found)))
 
 
 def _wide(workload: Workload, scores: Product) -> list[tuple[str, _Multiply]]:

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from autosched.bench.inductor import Function, compiled, plain_forms
+from autosched.bench.inductor import Function, compiled, plain_forms, reset
 from measure import verify
 from measure.build_worker import captured, explain
 from measure.contest import LIBRARY_TOLERANCES
@@ -43,6 +43,8 @@ WARM_UPS = 3
 RETRIES = 10
 #: Rounds that decide which form of a library is the fastest.
 FORM_ROUNDS = 7
+#: Seconds after which no further form of the compiler's is begun, where one is right.
+COMPILE_S = 120.0
 
 Note = Callable[[str], None]
 #: Computes into the output it was bound to.
@@ -53,10 +55,14 @@ Bind = Callable[[Sequence[torch.Tensor], torch.Tensor], Piece]
 
 @dataclass(frozen=True)
 class Form:
-    """One of the ways in which a library computes a workload, named by what it calls."""
+    """One of the ways in which a library computes a workload, named by what it calls.
+
+    A ``fallback`` is for where none before it is right.
+    """
 
     name: str
     bind: Bind
+    fallback: bool = False
 
 
 class Unavailable(Exception):
@@ -149,8 +155,11 @@ class Match:
     def _library(self, name: str) -> list[Form]:
         workload = self._workload
         if name == "inductor":
-            plain = plain_forms(workload, self.device)
-            return [Form(form.name, _compiling(workload, form.function)) for form in plain]
+            reset()
+            return [
+                Form(form.name, _compiling(workload, form.function), form.fallback)
+                for form in plain_forms(workload, self.device)
+            ]
         forms = library_forms(workload)
         if not forms:
             raise Unavailable("torch has no single call for this computation")
@@ -204,14 +213,20 @@ class Match:
         return piece
 
     def _settled(self, name: str, case: verify.Case) -> Bind:
-        """Return the fastest form of a library that is right; of the compiler, the first that is.
+        """Return the fastest form of a library that is right; raises Unavailable where none is.
 
-        Raises Unavailable where none is.
+        Of the compiler only as many are tried as it makes in COMPILE_S.
         """
+        begun = time.monotonic()
         right: list[Form] = []
         pieces: list[Piece] = []
         refused = self._found["refused"].setdefault(name, [])
         for form in self._forms[name]:
+            if right and form.fallback:
+                continue
+            if right and name == "inductor" and time.monotonic() - begun > COMPILE_S:
+                refused.append(f"{form.name}: not compiled in {COMPILE_S:g} s")
+                continue
             self._note(name)  # compiling takes minutes: each form has a deadline of its own
             try:
                 piece = self._warm(form.bind, case)
@@ -225,8 +240,6 @@ class Match:
             else:
                 right.append(form)
                 pieces.append(piece)
-                if name == "inductor":
-                    break
         if not right:
             raise Unavailable("; ".join(refused))
         form = right[self._fastest(pieces)]

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from autosched import te
 from autosched.bench.inductor import NoPlainForm, plain_forms, use_all_cores
 from autosched.spec import load
 from autosched.te.operators import batch_matmul, matmul
@@ -102,3 +104,36 @@ def test_the_compiler_gets_every_core_unless_told_otherwise(
     monkeypatch.delenv("TORCHINDUCTOR_COMPILE_THREADS")
     use_all_cores()
     assert config.compile_threads == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_convolution_is_compiled_as_stored_and_in_the_other_format(last: bool) -> None:
+    size = {"n": 2, "h": 6, "w": 7, "c": 4}
+    order = "nhwc" if last else "nchw"
+    x = te.placeholder([size[a] for a in order], "X", "float32")
+    weights = te.placeholder((5, 3, 3, 4) if last else (5, 4, 3, 3), "W", "float32")
+    b = te.placeholder((5,), "B", "float32")
+    r, s, c = te.reduce_axis(3, "r"), te.reduce_axis(3, "s"), te.reduce_axis(4, "c")
+
+    def read(n: Any, y: Any, z: Any, o: Any) -> Any:
+        at = {"n": n, "h": y + r - 1, "w": 2 * z + s - 1, "c": c}
+        taps = weights[o, r, s, c] if last else weights[o, c, r, s]
+        return te.sum(x[tuple(at[a] for a in order)] * taps, axis=(r, s, c))
+
+    if last:
+        acc = te.compute((2, 6, 4, 5), lambda n, y, z, o: read(n, y, z, o), "acc")
+        out = te.compute((2, 6, 4, 5), lambda n, y, z, o: te.relu(acc[n, y, z, o] + b[o]), "Y")
+    else:
+        acc = te.compute((2, 5, 6, 4), lambda n, o, y, z: read(n, y, z, o), "acc")
+        out = te.compute((2, 5, 6, 4), lambda n, o, y, z: te.relu(acc[n, o, y, z] + b[o]), "Y")
+    workload = te.workload(out)
+    case = verify.random_case(workload, 1, CPU)
+    forms = plain_forms(workload, CPU)
+    other = "first" if last else "last"
+    names = ["conv2d(bias), relu", f"conv2d(bias), in channels_{other}, relu"]
+    assert [form.name for form in forms] == names
+    for form in forms:
+        traced = torch.compile(form.function, backend="aot_eager", fullgraph=True, dynamic=False)
+        output = traced(*case.inputs)
+        assert output.stride() == workload.output.strides
+        assert float(verify.worst_error(case, output)) <= 1.0

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from autosched.bench import worker
+from autosched.bench.inductor import PlainForm
 from autosched.te.operators import matmul
 from measure.library import Form, library_forms
 from search_space.workload import Workload
@@ -172,3 +173,21 @@ def test_the_compiler_goes_on_to_the_next_form(monkeypatch: pytest.MonkeyPatch) 
     assert first.startswith("mm(out_dtype=float32), softmax: ")
     assert reply["forms"]["inductor"].startswith("matmul")
     assert len(compiled) == 1 + len(reply["refused"]["inductor"])  # each is compiled once
+
+
+def test_the_compilers_forms_compete_until_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stand_in(workload: Workload, function: Any) -> Any:
+        del workload
+        return function
+
+    def plain(*inputs: torch.Tensor) -> torch.Tensor:
+        output = torch.empty(8, 16)
+        right(inputs, output)
+        return output
+
+    forms = tuple(PlainForm(name, plain, name == "last") for name in ("one", "two", "last"))
+    monkeypatch.setattr(worker, "compiled", stand_in)
+    monkeypatch.setattr(worker, "plain_forms", lambda *_: forms)
+    assert play(WORK, ("inductor",))["refused"] == {"inductor": []}
+    monkeypatch.setattr(worker, "COMPILE_S", 0.0)
+    assert play(WORK, ("inductor",))["refused"] == {"inductor": ["two: not compiled in 0 s"]}
