@@ -30,8 +30,9 @@ TRITON_NAMES: dict[str, str] = {
     "int8": "i8",
     "int32": "i32",
 }
-#: What Triton's specialisation calls an address that is a multiple of 16 bytes.
-_DIVISIBLE_BY_16 = [["tt.divisibility", 16]]
+#: The alignment of an address that Triton's own specialisation tells the compiler of, and the most
+#: that a load makes use of.
+_WIDEST = 16
 
 
 class BadKernel(ValueError):
@@ -80,14 +81,15 @@ def argument_type(argument: PointerArgument | DescriptorArgument, buffer: Buffer
 def source_of(made: Any, kernel: Kernel, buffers: Mapping[str, Buffer]) -> ASTSource:
     """Return what Triton compiles: the function with its argument types and alignments.
 
-    An aligned pointer gets the attribute that the launch would give it; without it the loads are
-    not asynchronous 16-byte copies. Descriptors carry no attribute.
+    A pointer gets the attribute by which Triton knows its alignment in bytes; without it loads are
+    of single elements, and none is an asynchronous copy. Triton's own launch only ever says 16.
+    Descriptors carry no attribute.
     """
     types = [argument_type(a, buffers[a.buffer]) for a in kernel.arguments]
     aligned = {
-        (index,): _DIVISIBLE_BY_16
+        (index,): [["tt.divisibility", min(buffers[a.buffer].alignment_bytes, _WIDEST)]]
         for index, a in enumerate(kernel.arguments)
-        if isinstance(a, PointerArgument) and buffers[a.buffer].alignment_bytes % 16 == 0
+        if isinstance(a, PointerArgument)
     }
     signature = dict(zip(made.arg_names, types, strict=True))
     return ASTSource(made, signature, constexprs={}, attrs=aligned)

@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 
 from autosched.codegen.scope import Scope
+from search_space.limits import GRID_PROGRAMS
 from search_space.nest import Nest
+from search_space.refusal import IllegalStep
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,15 @@ class Programs:
 
 
 def programs(nest: Nest) -> Programs:
-    """Return the launch plan of a nest."""
+    """Return the launch plan of a nest. Raises IllegalStep where its points cannot be counted.
+
+    All of them lie along the first dimension of the grid: the others end at 65,535.
+    """
     tiles = math.prod(nest.extents[axis] for axis in nest.grid)
+    if tiles > GRID_PROGRAMS:
+        raise IllegalStep(
+            f"{nest.name}: the grid has {tiles} points, a kernel counts {GRID_PROGRAMS}"
+        )
     if not nest.persistent:
         return Programs(tiles, tiles)
     return Programs(tiles, min(tiles, nest.multiprocessors * nest.per_multiprocessor))
