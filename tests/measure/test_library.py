@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
 
+from autosched.te.layout import stored
 from autosched.te.operators import batch_matmul, matmul
 from measure import sample_data, verify
 from measure.library import library_call, library_forms
 from measure.reference import evaluate
+from measure.slot import Slots
 from measure.tensor import empty
 from search_space.expr import Affine, Call, Read
 from search_space.workload import Axis, Stage, Tensor, Workload
@@ -36,6 +39,28 @@ def check(workload: Workload) -> list[str]:
 def test_every_layout(trans_a: bool, trans_b: bool, batch: int) -> None:
     layout = {"dtype": "float16", "trans_a": trans_a, "trans_b": trans_b}
     check(batch_matmul(batch, 5, 7, 9, **layout) if batch else matmul(5, 7, 9, **layout))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "layout"),
+    [
+        ("B", {"strides": (0, 9, 1)}),
+        ("A", {"strides": (64, 12, 1), "alignment_bytes": 4}),
+        ("bias", {"strides": (0,)}),
+        ("C", {"strides": (64, 1, 6)}),
+    ],
+)
+def test_operands_may_lie_anyhow_and_data_reach_them(tensor: str, layout: dict[str, Any]) -> None:
+    plain = batch_matmul(3, 5, 9, 7, dtype="float32", epilogue=("bias",))
+    workload = stored(plain, tensor, **layout)
+    check(workload)
+    case = verify.random_case(workload, 0, CPU)
+    slots = Slots(verify.random_case(workload, 1, CPU).inputs)
+    slots.load(case.inputs)
+    assert not verify.inputs_changed(case, slots.tensors)
+    for one, other in zip(case.inputs, slots.tensors, strict=True):
+        assert one.stride() == other.stride()
+        assert one.data_ptr() % 16 == other.data_ptr() % 16
 
 
 @pytest.mark.parametrize(

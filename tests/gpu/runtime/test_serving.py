@@ -25,6 +25,7 @@ from autosched.runtime.errors import (
     WrongShape,
 )
 from autosched.runtime.tuned import Tuned
+from autosched.te.layout import stored
 from autosched.te.operators import batch_matmul, matmul
 from measure import verify
 from measure.record import TrialRecord
@@ -140,6 +141,22 @@ def test_layouts_share_the_record_of_what_lies_in_memory(measured: Measured, log
         fresh = autosched.load(log(measured(WORK)), on_miss="error")
         with pytest.warns(CopyWarning, match="262144 bytes"):
             check(WORK, fresh.matmul(odd, b, trans_b=True), [odd, b.t()])
+
+
+def test_records_serve_tensors_as_they_lie(measured: Measured, log: Log) -> None:
+    odd = stored(WORK, "A", strides=(320, 1), alignment_bytes=4)
+    batch = batch_matmul(3, 512, 384, 256, dtype="float16", trans_b=True)
+    shared = stored(batch, "B", strides=(0, 256, 1))
+    tuned = autosched.load(log(*map(measured, (WORK, odd, shared))), on_miss="error")
+    x, many = half(640, 256), half(3, 512, 256)
+    a, b = half(512 * 320 + 8)[2 : 2 + 512 * 320].view(512, 320)[:, :256], x[:384]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(odd, tuned.matmul(a, b, trans_b=True), [a, b.t()])
+        result = tuned.matmul(many, b.expand(3, 384, 256), trans_b=True)
+        check(shared, result, [many, b.t().expand(3, 256, 384)])
+        check(WORK, tuned.matmul(x[128:], b, trans_b=True), [x[128:], b.t()])  # they overlap
+    assert len(tuned._ready) == 3
 
 
 def test_epilogues_batches_and_outputs(log: Log) -> None:
