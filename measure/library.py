@@ -1,8 +1,9 @@
 """How torch's library computes a workload best: the baseline to compare with.
 
 One product of two operands, summed over one axis, or a convolution, and a chain of elementwise
-steps on it, perhaps the softmax of the product's rows. Where torch has several ways to write it
-they are the workload's *forms*; which is fastest only a GPU can say. Knows nothing of programs.
+steps on it, perhaps the softmax of the product's rows; else, where indices are plain axes, one
+stage after another. Where torch has several ways to write it they are the workload's *forms*; which
+is fastest only a GPU can say. Knows nothing of programs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from measure.product import HALVES, Product
 from measure.recognise import library_product, softmax_product
 from measure.tensor import empty
+from measure.whole import whole_forms
 from measure.windowed import library_convolutions
 from search_space.workload import Workload
 
@@ -44,7 +46,8 @@ def library_forms(workload: Workload) -> tuple[Form, ...]:
     if (product := library_product(workload)) is not None:
         return tuple(Form(form.name, form) for form in _variants(product))
     if (scores := softmax_product(workload)) is None:
-        return _convolutions(workload)
+        whole = (Form(form.name, form) for form in whole_forms(workload))
+        return (*_convolutions(workload), *whole)
     found = [Form(f"{form.name}, softmax", _Softmax(form)) for form in _variants(scores)]
     if scores.dtype in HALVES and scores.out_dtype == scores.dtype:
         wide = replace(scores, out_dtype="float32")

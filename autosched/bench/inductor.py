@@ -22,6 +22,7 @@ from measure.product import Product
 from measure.recognise import library_product, softmax_product
 from measure.reference import FUNCTIONS
 from measure.tensor import TORCH_DTYPES
+from measure.whole import Whole, compiled_formula
 from measure.windowed import library_convolutions
 from search_space.expr import Call, Cast, Const, Expr, Read
 from search_space.workload import Stage, Workload, contiguous_strides
@@ -55,7 +56,7 @@ def compiled(workload: Workload, function: Function) -> Function:
     """
     use_all_cores()
     built = torch.compile(function, mode=MODE, fullgraph=True, dynamic=False)
-    hold = settings if _convolutions(workload) else _precision
+    hold = _precision if library_product(workload) else settings
 
     def call(*inputs: torch.Tensor) -> torch.Tensor:
         with hold(workload.precision):
@@ -95,6 +96,9 @@ def plain_forms(workload: Workload, device: torch.device) -> tuple[PlainForm, ..
     """
     if convolutions := _convolutions(workload):
         return tuple(PlainForm(form.name, _convolution(workload, form)) for form in convolutions)
+    known = library_product(workload) is not None or softmax_product(workload) is not None
+    if not known and (formula := compiled_formula(workload)) is not None:
+        return (PlainForm(formula.name, _by_formula(formula)),)
     first, *later = workload.stages
     dtype = workload.tensors[_factors(first)[0].tensor].dtype
     if (scores := softmax_product(workload)) is not None:
@@ -129,6 +133,13 @@ def _convolution(workload: Workload, form: Convolution) -> Function:
     def function(*inputs: torch.Tensor) -> torch.Tensor:
         made = form.compute(inputs)
         return made.contiguous() if row_major else made
+
+    return function
+
+
+def _by_formula(form: Whole) -> Function:
+    def function(*inputs: torch.Tensor) -> torch.Tensor:
+        return form.compute(inputs)
 
     return function
 

@@ -54,7 +54,7 @@ class Row:
     notes: tuple[str, ...] = ()
     #: Inputs that the workload declares constant: preparing them is in no time of ours.
     constant: tuple[str, ...] = ()
-    #: "aligned", "unaligned" or "ieee": see ``alignment.kind``.
+    #: "aligned", "unaligned" or "ieee", None of what is no product: see ``alignment.kind``.
     kind: str | None = None
     #: The best time of the first 8 trials over the best of all.
     first8_ratio: float | None = None

@@ -83,13 +83,25 @@ def test_scores_of_a_softmax_are_float32_where_torch_can(tmp_path: Path) -> None
     assert float(verify.worst_error(case, exact.function(*case.inputs))) <= 1.0
 
 
-def test_what_is_no_product_is_refused() -> None:
+def test_what_is_neither_product_nor_plain_is_refused() -> None:
     i, j = Affine.axis("i"), Affine.axis("j")
     axes = (Axis("i", 4, "spatial"), Axis("j", 4, "reduction"))
-    x, y = Tensor("X", (4, 4), "float32"), Tensor("Y", (4,), "float32")
-    row_sum = Workload(axes, (x,), (), y, (Stage("Y", (i,), Read("X", (i, j)), "sum"),))
+    x, y = Tensor("X", (8,), "float32"), Tensor("Y", (4,), "float32")
+    windows = Workload(axes, (x,), (), y, (Stage("Y", (i,), Read("X", (i + j,)), "sum"),))
     with pytest.raises(NoPlainForm, match="no sum of products"):
-        plain_forms(row_sum, CPU)
+        plain_forms(windows, CPU)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_plain_stages_are_one_graph(dtype: str) -> None:
+    x, b = te.placeholder((6, 40), "X", dtype), te.placeholder((6,), "B", dtype)
+    k = te.reduce_axis(40, "k")
+    acc = te.compute((6,), lambda i: te.sum(te.maximum(x[i, k], 0.0), axis=k), "acc")
+    workload = te.workload(te.compute((6,), lambda i: te.sqrt(acc[i]) + b[i], "Y"), dtype=dtype)
+    case = verify.random_case(workload, 1, CPU)
+    [form] = plain_forms(workload, CPU)
+    traced = torch.compile(form.function, backend="aot_eager", fullgraph=True, dynamic=False)
+    assert float(verify.worst_error(case, traced(*case.inputs))) <= 1.0
 
 
 def test_the_compiler_gets_every_core_unless_told_otherwise(

@@ -15,7 +15,7 @@ from measure.library import library_call, library_forms
 from measure.reference import evaluate
 from measure.slot import Slots
 from measure.tensor import empty
-from search_space.expr import Affine, Call, Read
+from search_space.expr import Affine, Read
 from search_space.workload import Axis, Stage, Tensor, Workload
 
 CPU = torch.device("cpu")
@@ -158,11 +158,12 @@ def test_a_bias_is_one_call() -> None:
     assert "aten::mm" not in names
 
 
-def test_what_is_no_single_product_has_no_library_call() -> None:
+def test_what_is_neither_product_nor_plain_has_no_library_call() -> None:
     i, j = Affine.axis("i"), Affine.axis("j")
     axes = (Axis("i", 4, "spatial"), Axis("j", 4, "reduction"))
-    x, y = Tensor("X", (4, 4), "float32"), Tensor("Y", (4,), "float32")
-    row_sum = Workload(axes, (x,), (), y, (Stage("Y", (i,), Read("X", (i, j)), "sum"),))
-    assert library_call(row_sum) is None
-    square = Call("mul", (Read("X", (i, j)), Read("X", (j, i))))
-    assert library_call(Workload(axes, (x,), (), y, (Stage("Y", (i,), square, "sum"),))) is None
+    x, y = Tensor("X", (8,), "float32"), Tensor("Y", (4,), "float32")
+    largest = Workload(axes, (x,), (), y, (Stage("Y", (i,), Read("X", (i + j,)), "max"),))
+    assert library_call(largest) is None
+    diagonal = Read("X", (i, i))
+    square = Tensor("X", (4, 4), "float32")
+    assert library_call(Workload(axes, (square,), (), y, (Stage("Y", (i,), diagonal),))) is None
