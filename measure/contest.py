@@ -12,10 +12,10 @@ from functools import partial
 import torch
 
 from measure import verify
-from measure.gpu_timer import HostTooSlow
+from measure.gpu_timer import HostTooSlow, fastest
 from measure.job import Compare, Rounds
 from measure.launch import Launcher
-from measure.library import library_call
+from measure.library import Form, library_forms
 from measure.measurement import Failed, Failure
 from measure.output import poison
 from measure.session import Session
@@ -41,7 +41,8 @@ class Contest:
         self._failures: dict[int, Failed] = {}
         self._trouble = ""
         self._launchers: dict[int, Launcher] = {}
-        self._library = library_call(session.workload) if request.library else None
+        #: The ways in which the library may take part; on the first data the fastest is kept.
+        self._forms = library_forms(session.workload) if request.library else ()
         count = len(request.programs) + request.library
         self._times: list[list[float]] = [[] for _ in range(count)]
 
@@ -50,7 +51,7 @@ class Contest:
         for index in range(len(self._request.programs)):
             self._guarded(index, partial(self._load, index))
         library = len(self._request.programs)
-        if self._request.library and self._library is None:
+        if self._request.library and not self._forms:
             detail = "the library has no single call for this computation"
             self._failures[library] = Failed(Failure.CONSTRAINTS, detail)
         seeds = self._request.seeds
@@ -98,15 +99,33 @@ class Contest:
             self._judge(index, case, call.run)
             pieces[index] = call.repeat
             return
-        piece = self._library_piece()
-        self._judge(index, case, piece)
-        pieces[index] = piece
+        self._forms = self._settled(index, case)
+        pieces[index] = self._library_piece(self._forms[0])
+        self._judge(index, case, pieces[index])
 
-    def _library_piece(self) -> Piece:
-        library, output = self._library, self._session.output.tensor
-        inputs = self._session.slots.tensors
-        assert library is not None  # noqa: S101  entrants without a launcher are the library
-        return lambda: library(inputs, output)
+    def _settled(self, index: int, case: verify.Case) -> tuple[Form, ...]:
+        """Return the fastest form of the library that is right; raises what the first one did
+        where none is."""
+        if len(self._forms) == 1:
+            return self._forms
+        right: list[Form] = []
+        errors: list[Exception] = []
+        for form in self._forms:
+            try:
+                self._judge(index, case, self._library_piece(form))
+            except Exception as error:
+                if not healthy(self._session.device):
+                    raise
+                errors.append(error)
+            else:
+                right.append(form)
+        if not right:
+            raise errors[0]
+        best = fastest(self._session.timer, [self._library_piece(form) for form in right])
+        return (right[best],)
+
+    def _library_piece(self, form: Form) -> Piece:
+        return partial(form.call, self._session.slots.tensors, self._session.output.tensor)
 
     def _judge(self, index: int, case: verify.Case, piece: Piece) -> None:
         session = self._session

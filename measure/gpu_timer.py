@@ -12,9 +12,11 @@ and its time is dropped.
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from statistics import median
+from typing import Any, Protocol
 
 import torch
 
@@ -31,6 +33,10 @@ _FLUSH_ROWS = 2048
 
 class HostTooSlow(RuntimeError):
     """The host could not keep ahead of the device, however long the gate."""
+
+
+#: Rounds that decide which of several ways to compute one thing is the fastest.
+DECIDING_ROUNDS = 7
 
 
 class GpuTimer:
@@ -125,6 +131,29 @@ class GpuTimer:
         after.record()
         after.synchronize()
         return cycles / max(_between_us(before, after), 1.0)
+
+
+class Batches(Protocol):
+    """What times a batch of pieces, as GpuTimer does."""
+
+    def batch_us(self, pieces: Sequence[Callable[[], object]]) -> list[float | None]:
+        """Return the time of each piece in microseconds, None where it is not known."""
+
+
+def fastest(timer: Batches, pieces: Sequence[Callable[[], object]]) -> int:
+    """Time pieces in turns, briefly, and return the index of the one with the least median."""
+    if len(pieces) == 1:
+        return 0
+    times: list[list[float]] = [[] for _ in pieces]
+    order, turns = random.Random(0), list(range(len(pieces)))
+    for _ in range(DECIDING_ROUNDS):
+        order.shuffle(turns)
+        found = timer.batch_us([pieces[index] for index in turns])
+        for index, time_us in zip(turns, found, strict=True):
+            if time_us is not None:
+                times[index].append(time_us)
+    medians = [median(of_one) if of_one else math.inf for of_one in times]
+    return medians.index(min(medians))
 
 
 def _spin(cycles: int) -> None:

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from statistics import median
 from typing import Any
 
 import torch
@@ -27,7 +26,7 @@ from autosched.bench.inductor import Function, compiled, plain_forms, reset
 from measure import verify
 from measure.build_worker import captured, explain
 from measure.contest import LIBRARY_TOLERANCES
-from measure.gpu_timer import BATCH, GpuTimer, HostTooSlow
+from measure.gpu_timer import BATCH, GpuTimer, HostTooSlow, fastest
 from measure.launch import Launcher
 from measure.library import library_forms
 from measure.output import GuardedOutput
@@ -41,8 +40,6 @@ HOST_CALLS = 50
 WARM_UPS = 3
 #: How often a round may be held again because the host was late.
 RETRIES = 10
-#: Rounds that decide which form of a library is the fastest.
-FORM_ROUNDS = 7
 #: Seconds after which no further form of the compiler's is begun, where one is right.
 COMPILE_S = 120.0
 
@@ -242,24 +239,9 @@ class Match:
                 pieces.append(piece)
         if not right:
             raise Unavailable("; ".join(refused))
-        form = right[self._fastest(pieces)]
+        form = right[fastest(self._timer, pieces)]
         self._found["forms"][name] = form.name
         return form.bind
-
-    def _fastest(self, pieces: Sequence[Piece]) -> int:
-        """Time pieces in turns, briefly, and return the index of the fastest."""
-        if len(pieces) == 1:
-            return 0
-        times: list[list[float]] = [[] for _ in pieces]
-        order, turns = random.Random(0), list(range(len(pieces)))
-        for _ in range(FORM_ROUNDS):
-            order.shuffle(turns)
-            found = self._timer.batch_us([pieces[index] for index in turns])
-            for index, time_us in zip(turns, found, strict=True):
-                if time_us is not None:
-                    times[index].append(time_us)
-        medians = [median(of_one) if of_one else float("inf") for of_one in times]
-        return medians.index(min(medians))
 
     def _judge(self, name: str, case: verify.Case, piece: Piece) -> None:
         """Run and hold the result to the reference; keep how far off; raises Unavailable."""
