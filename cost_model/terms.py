@@ -36,6 +36,8 @@ from search_space.rules.peel import NARROW_REST, WHOLE
 
 #: How sharply the larger of two overlapping times hides the smaller: the norm that joins them.
 OVERLAP = 8.0
+#: Lines of L2 that a row of a box takes which begins within one, over those that it fills.
+STRADDLING = 2.0
 #: How much later than the mean the last program of a single wave ends when memory is the limit.
 TAIL = 0.15
 #: Share of a store that a persistent kernel still waits for while its next loads arrive.
@@ -52,7 +54,7 @@ DRAIN_US = 0.35
 #: Time that a pass of plain loads and stores takes beside moving its bytes, microseconds.
 PASS_US = 0.85
 #: Rate of packing over that of a copy: rows that need it are read in narrow pieces.
-PACKING = 0.5
+PACKING = 0.7
 #: The same for plain dots' operands, which are transposed in whole blocks (measured: 12 us for
 #: 16.8 MB).
 TURNING = 0.8
@@ -181,7 +183,9 @@ def _load_us(case: Case, unit: Machine) -> Any:
     s = case.structure
     port = 1e-6 * rates.L2_PORT_BYTES_PER_CLOCK * unit.clock_hz
     if s.load == "descriptor":
-        return block_bytes(case) / port
+        a_rows, b_rows = (1 + (STRADDLING - 1) * x for x in (s.a_straddles, s.b_straddles))
+        a_block = 1.0 * case.tile_k * case.tile_m * case.a_bytes * a_rows
+        return (a_block + case.tile_k * case.tile_n * case.b_bytes * b_rows) / port
     a_block = case.tile_k * case.tile_m * case.a_bytes * _narrow(s.a_row_bytes)
     b_block = case.tile_k * case.tile_n * case.b_bytes * _narrow(s.b_row_bytes)
     return (a_block + b_block) / port

@@ -193,14 +193,20 @@ def _packed_tensor(tensor: Tensor, step: Pack) -> Tensor:
 
 
 def _packing(nest: Nest, step: Pack, tensor: Tensor, copy: Tensor) -> Nest:
-    """Return the nest that copies, one axis per dimension of the tensor."""
+    """Return the nest that copies, one axis per dimension of the tensor.
+
+    It fills the copy's rows to their padded end, so that whole vectors are stored.
+    """
     names = [f"d{n}" for n in range(len(tensor.shape))]
     index = tuple(Affine.axis(name) for name in names)
     into = tuple(index[d] for d in step.order)
+    row = copy.strides[-2] if len(copy.shape) > 1 else copy.shape[-1]
+    padded = replace(copy, shape=(*copy.shape[:-1], row))
+    extents = dict(enumerate(tensor.shape)) | {step.order[-1]: row}
     return Nest(
         name=f"{nest.name}_pack_{tensor.name}",
-        axes=tuple(Axis(n, e, "spatial") for n, e in zip(names, tensor.shape, strict=True)),
-        tensors=(tensor, copy),
+        axes=tuple(Axis(name, extents[d], "spatial") for d, name in enumerate(names)),
+        tensors=(tensor, padded),
         intermediates=(),
         statements=(Stage(copy.name, into, Read(tensor.name, index)),),
         precision=nest.precision,

@@ -99,6 +99,9 @@ class Structure:
     #: ``batch * n * k``: windows overlap, or miss.
     a_elements: int = 0
     b_elements: int = 0
+    #: Whether rows of an operand begin within lines of L2, so that boxes take more of them.
+    a_straddles: bool = False
+    b_straddles: bool = False
     #: Whether pointers are checked against an operand's bounds in every turn.
     masked: bool = False
     #: The axes of a side of the block, where ``tile_m`` or ``tile_n`` is a product of choices.

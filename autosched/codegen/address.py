@@ -105,4 +105,15 @@ def _conditions(nest: Nest, read: Read, *, load: bool) -> list[Condition]:
         below, beyond = low < 0, high >= extent
         if below or beyond:
             found.append(Condition(position, 0 if below else None, extent if beyond else None))
-    return list(dict.fromkeys(found))
+    return _joined(found)
+
+
+def _joined(conditions: list[Condition]) -> list[Condition]:
+    """Return one condition for each index: the narrowest of its bounds."""
+    joined = dict[Index, Condition]()
+    for new in conditions:
+        known = joined.get(new.index, new)
+        lows = [c.low for c in (known, new) if c.low is not None]
+        highs = [c.high for c in (known, new) if c.high is not None]
+        joined[new.index] = Condition(new.index, max(lows, default=None), min(highs, default=None))
+    return list(joined.values())

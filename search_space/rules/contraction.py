@@ -19,6 +19,8 @@ from search_space.rules.pack import (
     is_plain,
     packed_order,
     packing_steps,
+    padded_row_bytes,
+    pays_to_pad,
     turning_square,
     wants_packing,
 )
@@ -119,6 +121,19 @@ def _variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
             yield replace(variant, pack_a=pack_a, pack_b=pack_b)
         if (free_a or free_b) and not is_free:
             yield replace(variant, pack_a=free_a, pack_b=free_b, prepared=True)
+        if by_engine and variant.load == "descriptor" and not variant.split:
+            yield from _padded(blocks, variant, pack_a, pack_b)
+
+
+def _padded(blocks: Blocking, variant: Variant, pack_a: bool, pack_b: bool) -> Iterator[Variant]:
+    """Yield ``variant`` with operands copied whose rows straddle lines, beside those that must."""
+    pad_a, pad_b = (pays_to_pad(blocks, tensor) for tensor in (blocks.a, blocks.b))
+    for a, b in ((pad_a, pad_b), (pad_a, False), (False, pad_b)):
+        padded = replace(variant, pack_a=pack_a or a, pack_b=pack_b or b, padded=True)
+        if (a or b) and (padded.pack_a, padded.pack_b) != (pack_a, pack_b):
+            yield padded
+        if not (pad_a and pad_b):
+            return
 
 
 def _plain_dot_variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
@@ -269,8 +284,8 @@ def _steps(blocks: Blocking, variant: Variant, target: Target) -> Iterator[Step]
         yield Persist(target.multiprocessors, Open("ctas"))
     yield Order((loop,))
     if variant.load == "pointer":
-        yield Guard(whole[m], "wrap")
-        yield Guard(whole[n], "wrap")
+        yield Guard(whole[m], access.guard_mode(blocks.a, blocks.roles.a, m))
+        yield Guard(whole[n], access.guard_mode(blocks.b, blocks.roles.b, n))
     yield from _data_steps(blocks, variant, inner, first_pack=2 if variant.joins else 1)
     registers = variant.registers
     yield Tensorize(variant.swap, registers) if variant.dot else ReduceLate()
@@ -300,7 +315,7 @@ def _data_steps(
             order = packed_order(tensor, axes.index(along.name) if along else None)
             square = turning_square(tensor) if side in variant.turned else SQUARE
             name, row, row_bytes = blocks.fresh(f"{name}_packed"), read.index[order[-1]].single, 16
-            yield Pack(tensor.name, name, order)
+            yield Pack(tensor.name, name, order, padded_row_bytes(tensor, order))
             yield from packing_steps(tensor, order, nest, square)
             nest += 1
         yield CacheRead(name, variant.load)

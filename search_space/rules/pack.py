@@ -20,6 +20,11 @@ from search_space.workload import Tensor
 ROW, BLOCK, SQUARE = 512, 4096, 64
 #: Elements below which blocks of half the sides are needed to give all multiprocessors work.
 SMALL = 2**20
+#: Bytes of a row from which on a copy pads it to whole lines of L2.
+LONG_ROW_BYTES = 1024
+#: 16-bit operations that take as long as a byte of memory traffic on current GPUs, and the share
+#: of a product's time up to which a copy is worth a trial.
+OPERATIONS_A_BYTE, MOST_FOR_PADDING = 200, 0.2
 
 
 def wants_packing(blocks: Blocking, tensor: Tensor, *, k_major: bool) -> bool:
@@ -30,6 +35,23 @@ def wants_packing(blocks: Blocking, tensor: Tensor, *, k_major: bool) -> bool:
     constant operand is free, and counts for nothing in ``Structure``.
     """
     return access.row_bytes(tensor) < 16 or (wants_k_major(blocks, tensor) and not k_major)
+
+
+def padded_row_bytes(tensor: Tensor, order: tuple[int, ...]) -> int:
+    """Return to whole how many bytes rows of a copy are padded: lines of L2, unless rows are so
+    short that this would add much."""
+    row_bytes = tensor.shape[order[-1]] * size_bytes(tensor.dtype)
+    return access.LINE_BYTES if row_bytes >= LONG_ROW_BYTES else 16
+
+
+def pays_to_pad(blocks: Blocking, tensor: Tensor) -> bool:
+    """Whether rows of ``tensor`` straddle lines of L2, and copying them takes little time."""
+    copied = 2 * tensor.size_bytes * OPERATIONS_A_BYTE
+    return (
+        access.straddles(tensor)
+        and access.row_bytes(tensor) == 16
+        and copied < MOST_FOR_PADDING * blocks.workload.operations
+    )
 
 
 def wants_k_major(blocks: Blocking, tensor: Tensor) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from search_space import access
 from search_space.dtype import size_bytes
 from search_space.rules.role import Blocking, extent_of
 from search_space.steps import (
@@ -167,8 +168,8 @@ def rest_steps(
     yield Bind((*others, outer[m], outer[n]), nest=1)
     yield Order((loop,), nest=1)
     if load == "pointer":
-        yield Guard(names[m], "wrap", nest=1)
-        yield Guard(names[n], "wrap", nest=1)
+        yield Guard(names[m], access.guard_mode(blocks.a, blocks.roles.a, m), nest=1)
+        yield Guard(names[n], access.guard_mode(blocks.b, blocks.roles.b, n), nest=1)
     for tensor in (blocks.a, blocks.b):
         yield CacheRead(tensor.name, load, nest=1)
     yield Tensorize(rest.swap, nest=1)

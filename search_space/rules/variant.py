@@ -33,6 +33,8 @@ class Variant:
     pack_b: bool = False
     #: Of the operands that want packing, only the constant one is packed.
     prepared: bool = False
+    #: Operands are packed that only gain by whole lines in their rows.
+    padded: bool = False
     #: Whether blocks are multiplied on the tensor cores.
     dot: bool = True
     #: Operands whose packed copies have M or N along their rows, not K.
@@ -59,15 +61,21 @@ class Variant:
         words = [self.kind, self.load] if self.dot else ["rows"]
         words += ["direct"] if self.load == "descriptor" and self.store == "pointer" else []
         if self.pack_a or self.pack_b:
-            words += ["prepared" if self.prepared else "packed"]
-        both = len(self.turned) == 2 or (self.kind != "contraction" and self.pack_a and self.pack_b)
-        words += ["both"] if both else []
+            words += ["prepared" if self.prepared else "padded" if self.padded else "packed"]
+            words += self._sides()
         words += ["peeled", self.peel.side] if self.peel else []
         words += ["swapped"] if self.swap else []
         words += ["registers"] if self.registers else []
         words += ["persistent"] if self.persistent else []
         words += ["split", self.split] if self.split else []
         return ".".join(words)
+
+    def _sides(self) -> list[str]:
+        """Return which operands are packed, where a sketch with others packed may stand beside."""
+        if self.padded and not (self.pack_a and self.pack_b):
+            return ["a" if self.pack_a else "b"]
+        gathers = self.kind != "contraction" and self.pack_a and self.pack_b
+        return ["both"] if gathers or self.padded or len(self.turned) == 2 else []
 
 
 def structure_of(blocks: Blocking, variant: Variant) -> Structure:
@@ -88,6 +96,8 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         taps=extent_of(blocks.outer_k) if blocks.roles.windowed else 1,
         a_elements=_stored_elements(blocks, "a"),
         b_elements=_stored_elements(blocks, "b"),
+        a_straddles=not variant.pack_a and access.straddles(a),
+        b_straddles=not variant.pack_b and access.straddles(b),
         masked=variant.load == "pointer" and any(_leaves(blocks, r) for r in blocks.roles.windowed),
         a_dtype=a.dtype,
         b_dtype=b.dtype,

@@ -254,7 +254,7 @@ def test_a_constant_operand_is_packed_once_when_measured_and_when_served() -> No
         "right": True,
         "once": 1,
         "packs": 3,
-        "held": (31 * 24 + 20) * 2,
+        "held": 32 * 24 * 2,
         "said": True,
         "left": 0,
     }

@@ -4,7 +4,7 @@ import triton.language as tl
 
 @triton.jit
 def kernel_pack_A(A, A_packed):
-    # axes: d0 < 100, d1 < 50
+    # axes: d0 < 100, d1 < 56
     # grid: d0o < 2, d1o < 1
     # block: d0i < 64 x d1i < 64
     d0i = tl.arange(0, 64)
@@ -14,7 +14,7 @@ def kernel_pack_A(A, A_packed):
     A_at = A + (d0o * 3200) + ((d0i * 50)[:, None] + d1i[None, :])
     A_packed_tile = tl.load(A_at, mask=(d0 < 100)[:, None] & (d1i < 50)[None, :], other=0.0)
     A_packed_at = A_packed + (d0o * 3584) + ((d0i * 56)[:, None] + d1i[None, :])
-    tl.store(A_packed_at, A_packed_tile, mask=(d0 < 100)[:, None] & (d1i < 50)[None, :])
+    tl.store(A_packed_at, A_packed_tile, mask=(d0 < 100)[:, None] & (d1i < 56)[None, :])
 
 
 import triton
@@ -23,7 +23,7 @@ import triton.language as tl
 
 @triton.jit
 def kernel_pack_B(B, B_packed):
-    # axes: d0 < 50, d1 < 33
+    # axes: d0 < 50, d1 < 40
     # grid: d0o < 1, d1o < 1
     # block: d0i < 64 x d1i < 64
     d0i = tl.arange(0, 64)
@@ -31,7 +31,7 @@ def kernel_pack_B(B, B_packed):
     B_at = B + ((d0i * 33)[:, None] + d1i[None, :])
     B_packed_tile = tl.load(B_at, mask=(d0i < 50)[:, None] & (d1i < 33)[None, :], other=0.0)
     B_packed_at = B_packed + ((d0i * 40)[:, None] + d1i[None, :])
-    tl.store(B_packed_at, B_packed_tile, mask=(d0i < 50)[:, None] & (d1i < 33)[None, :])
+    tl.store(B_packed_at, B_packed_tile, mask=(d0i < 50)[:, None] & (d1i < 40)[None, :])
 
 
 import triton

@@ -12,20 +12,19 @@ def kernel(B, A, bias, residual, C):
     j1 = tl.arange(0, 64)
     k1 = tl.arange(0, 32)
     i0 = tl.program_id(0)
-    j1_wrapped = j1 % 33
-    B_at = B + ((k1 * 33)[None, :] + j1_wrapped[:, None])
+    B_at = B + ((k1 * 33)[None, :] + j1[:, None])
     i = i0 * 64 + i1
     i_wrapped = i % 100
     A_at = A + ((i_wrapped * 50)[None, :] + k1[:, None])
     acc = tl.zeros([64, 64], tl.float32)
     for k0 in tl.range(2):
-        B_tile = tl.load(B_at + k0 * 1056, mask=((k0 * 32 + k1) < 50)[None, :], other=0.0)
+        B_tile = tl.load(B_at + k0 * 1056, mask=((k0 * 32 + k1) < 50)[None, :] & (j1 < 33)[:, None], other=0.0)
         A_tile = tl.load(A_at + k0 * 32, mask=((k0 * 32 + k1) < 50)[:, None], other=0.0)
         acc = tl.dot(B_tile, A_tile, acc)
-    bias_at = bias + j1_wrapped
-    bias_tile = tl.load(bias_at).to(tl.float32)
-    residual_at = residual + ((i_wrapped * 33)[None, :] + j1_wrapped[:, None])
-    residual_tile = tl.load(residual_at).to(tl.float32)
+    bias_at = bias + j1
+    bias_tile = tl.load(bias_at, mask=(j1 < 33), other=0.0).to(tl.float32)
+    residual_at = residual + ((i_wrapped * 33)[None, :] + j1[:, None])
+    residual_tile = tl.load(residual_at, mask=(j1 < 33)[:, None], other=0.0).to(tl.float32)
     C_term = (acc + bias_tile[:, None]) + residual_tile
     C_tile = ((0.5 * C_term) * (1.0 + tl.erf((C_term * 0.7071067811865476)))).to(tl.float16)
     C_at = C + (i0 * 2112) + ((i1 * 33)[None, :] + j1[:, None])
