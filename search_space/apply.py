@@ -16,7 +16,7 @@ from search_space.companion import pack, peel, split_reduction
 from search_space.demand import integer, names_of, need_free, need_fresh
 from search_space.expr import Read, reads
 from search_space.index import Index, Quotient, Remainder, axes_of, variable
-from search_space.nest import Nest, initial
+from search_space.nest import Nest, initial_nests
 from search_space.refusal import IllegalStep, refuse
 from search_space.schedule import Schedule
 from search_space.steps import (
@@ -49,12 +49,12 @@ LARGEST_BLOCK = 1 << 20
 
 
 def replay(workload: Workload, schedule: Schedule) -> tuple[Nest, ...]:
-    """Apply every step of ``schedule`` to the nest of ``workload``, then check the whole.
+    """Apply every step of ``schedule`` to the nests of ``workload``, then check the whole.
 
     Raises:
         IllegalStep: a step that may not apply, or a nest left unfinished.
     """
-    nests: tuple[Nest, ...] = (initial(workload),)
+    nests = initial_nests(workload)
     for step in schedule.steps:
         nests = apply(nests, step)
     for nest in nests:

@@ -168,9 +168,34 @@ class Nest:
         return tuple(axis.name for axis in self.axes if axis.name in used - left)
 
     def compute_dtype(self) -> str:
-        """Return the dtype in which statements compute: the widest accumulator of the inputs."""
-        dtypes = [accumulator(tensor.dtype) for tensor in self.inputs]
+        """Return the dtype in which statements compute: the widest accumulator of the inputs, or
+        of the output where nothing is read."""
+        dtypes = [accumulator(tensor.dtype) for tensor in self.inputs or (self.output,)]
         return next((d for d in ("float64", "float32") if d in dtypes), dtypes[0])
+
+
+def initial_nests(workload: Workload) -> tuple[Nest, ...]:
+    """Return the nests of ``workload`` with nothing decided, from which steps start.
+
+    Where the last stage does not reach all of the output, a second nest writes every element of
+    it first.
+    """
+    main = initial(workload)
+    if workload.elsewhere is None:
+        return (main,)
+    axes = workload.element_axes
+    index = tuple(Affine.axis(axis.name) for axis in axes)
+    named = {read.tensor for read in reads(workload.elsewhere)}
+    fill = Nest(
+        name=f"{main.name}_fill",
+        axes=axes,
+        tensors=(*(t for t in workload.inputs if t.name in named), workload.output),
+        intermediates=(),
+        statements=(Stage(workload.output.name, index, workload.elsewhere),),
+        precision=workload.precision,
+        turn=-1,
+    )
+    return main, fill
 
 
 def initial(workload: Workload) -> Nest:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Literal
 
 from search_space.dtype import size_bytes
@@ -94,6 +96,9 @@ class Workload:
     output: Tensor
     stages: tuple[Stage, ...]
     precision: Precision = "ieee"
+    #: What elements of the output hold at which the last stage, storing at affine positions,
+    #: leaves nothing; None where it reaches all. Written in ``element_axes``.
+    elsewhere: Expr | None = None
     #: A name for people ("matmul m=512 ..."); in no key and in no canonical text.
     label: str = field(default="", compare=False)
 
@@ -112,6 +117,14 @@ class Workload:
         """The extent of every axis by name."""
         return {axis.name: axis.extent for axis in self.axes}
 
+    @property
+    def element_axes(self) -> tuple[Axis, ...]:
+        """One axis per dimension of the output, ``e0``, ``e1``...: those of ``elsewhere``."""
+        names = {*self.extents, *self.tensors}
+        wishes = (f"e{d}" for d in range(len(self.output.shape)))
+        fresh = (wish + "_" * (wish in names) for wish in wishes)
+        return tuple(Axis(n, e, "spatial") for n, e in zip(fresh, self.output.shape, strict=True))
+
     @cached_property
     def canonical(self) -> str:
         """The canonical text: axes and tensors renamed by order, no operator's name."""
@@ -122,28 +135,79 @@ class Workload:
         """The first 16 hex digits of the SHA-256 of the canonical text."""
         return hashlib.sha256(self.canonical.encode()).hexdigest()[:16]
 
-    @property
+    @cached_property
     def operations(self) -> int:
         """Arithmetic operations of the reductions: one per function applied and one per sum.
 
-        For a matmul this is the customary 2*m*n*k.
+        For a matmul this is the customary 2*m*n*k, for a convolution twice its outputs times its
+        taps, padding included. Where the last stage stores at affine positions, points that read
+        out of range count for nothing: they come of the residue classes alone.
         """
-        kinds = {axis.name: axis for axis in self.axes}
+        scattered = any(len(form.axes) > 1 for form in self.stages[-1].index)
         total = 0
         for stage in self.stages:
-            used = {name for form in stage.index for name in form.axes}
-            for read in reads(stage.value):
-                used |= {name for form in read.index for name in form.axes}
-            calls = sum(isinstance(node, Call) for node in walk(stage.value))
-            points = math.prod(kinds[name].extent for name in used)
             if stage.reducer:
-                total += points * (calls + 1)
+                calls = sum(isinstance(node, Call) for node in walk(stage.value))
+                total += points_of(self, stage, in_range=scattered) * (calls + 1)
         return total
 
     @property
     def compulsory_bytes(self) -> int:
         """Bytes that any kernel must move: each input read once, the output written once."""
         return sum(t.size_bytes for t in self.inputs) + self.output.size_bytes
+
+
+def points_of(workload: Workload, stage: Stage, *, in_range: bool = False) -> int:
+    """Return over how many points a stage runs; ``in_range``: at which all it reads is there."""
+    extents, tensors = workload.extents, workload.tensors
+    found = reads(stage.value)
+    used = {a for form in (*stage.index, *(f for r in found for f in r.index)) for a in form.axes}
+    if not in_range:
+        return math.prod(extents[name] for name in used)
+    bounds = [(f, e) for r in found for f, e in zip(r.index, tensors[r.tensor].shape, strict=True)]
+    # A form that never leaves its dimension asks nothing.
+    asked = [b for b in dict.fromkeys(bounds) if not _within(b[0], b[1], extents)]
+    free = math.prod(extents[n] for n in used if not any(n in form.axes for form, _ in asked))
+    return free * math.prod(_points(group, extents) for group in _apart(asked))
+
+
+def _within(form: Affine, extent: int, extents: Mapping[str, int]) -> bool:
+    low, high = form.bounds(extents)
+    return low >= 0 and high < extent
+
+
+def _apart(asked: list[tuple[Affine, int]]) -> list[list[tuple[Affine, int]]]:
+    """Group forms that share axes."""
+    groups: list[list[tuple[Affine, int]]] = []
+    for one in asked:
+        linked = [g for g in groups if any(set(one[0].axes) & set(form.axes) for form, _ in g)]
+        groups = [g for g in groups if g not in linked]
+        groups.append([one, *(other for g in linked for other in g)])
+    return groups
+
+
+def _points(asked: list[tuple[Affine, int]], extents: Mapping[str, int]) -> int:
+    """Count the points at which every form of ``asked`` is within its extent.
+
+    All axes but the longest are walked; of that, every form allows one interval.
+    """
+    axes = sorted({a for form, _ in asked for a in form.axes}, key=lambda a: (extents[a], a))
+    longest, total = axes.pop(), 0
+    for values in product(*(range(extents[a]) for a in axes)):
+        point = dict(zip(axes, values, strict=True))
+        low, high = 0, extents[longest] - 1
+        for form, extent in asked:
+            base = form.constant + sum(c * point.get(a, 0) for a, c in form.terms)
+            step = dict(form.terms).get(longest, 0)
+            ends = [-base, extent - 1 - base]
+            if step == 0:
+                high = high if ends[0] <= 0 <= ends[1] else -1
+                continue
+            first, last = ends if step > 0 else [-ends[1], -ends[0]]
+            low = max(low, -(-first // abs(step)))
+            high = min(high, last // abs(step))
+        total += max(0, high - low + 1)
+    return total
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -173,6 +237,9 @@ def canonical_text(workload: Workload) -> str:
     for stage in workload.stages:
         left = f"{tensors[stage.output]}[{','.join(_affine(f, axes) for f in stage.index)}]"
         lines.append(f"{left} {stage.reducer or ''}= {_expr(stage.value, axes, tensors)}")
+    if workload.elsewhere is not None:
+        elements = {axis.name: f"e{d}" for d, axis in enumerate(workload.element_axes)}
+        lines.append(f"elsewhere {_expr(workload.elsewhere, elements, tensors)}")
     lines.append(f"precision {workload.precision}")
     return "\n".join(lines) + "\n"
 

@@ -17,7 +17,7 @@ from autosched.runtime.default import default_schedules
 from autosched.te import text
 from measure.builder import compile_text
 from search_space.apply import replay
-from search_space.nest import Nest, initial
+from search_space.nest import initial_nests
 from search_space.program import Program
 from search_space.rules import NoSketch, sketches
 from search_space.schedule import Schedule
@@ -71,7 +71,7 @@ def _te(subject: Subject) -> Shown:
 def _nest(subject: Subject) -> Shown:
     """Show the nest before any step, or, where a schedule was named, after all of them."""
     if subject.chosen is None:
-        nests: tuple[Nest, ...] = (initial(subject.workload),)
+        nests = initial_nests(subject.workload)
     else:
         nests = replay(subject.workload, subject.chosen)
     return _plain("nest", "\n".join(nest_text(nest) for nest in nests))

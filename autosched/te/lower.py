@@ -12,6 +12,7 @@ from autosched.te.error import IllegalExpression
 from autosched.te.layout import check_layout
 from autosched.te.name import fresh_name
 from autosched.te.position import merge_axes
+from autosched.te.scatter import check_places, elsewhere, gather, reaches_all
 from autosched.te.tensor import Computed, Placeholder, Source
 from autosched.te.value import Value, check_dtype
 from search_space.dtype import DTYPES
@@ -31,6 +32,8 @@ class _Lowering:
     axes: dict[str, Axis] = field(default_factory=dict)
     #: Reduction axes of the stage being found that run along an axis known already.
     renamed: dict[str, str] = field(default_factory=dict)
+    #: Sums whose left side is affine, by name.
+    scattered: dict[str, Computed] = field(default_factory=dict)
 
 
 def workload(
@@ -50,11 +53,14 @@ def workload(
     expr, stored_dtype = _stored(body.value, dtype)
     lowering = _Lowering(axes={axis.name: axis for axis in body.axes})
     expr = _resolve(expr, body.value, lowering, {})
-    index = tuple(Affine.axis(axis.name) for axis in body.axes)
+    index = body.places or tuple(Affine.axis(axis.name) for axis in body.axes)
     stages = (*lowering.stages.values(), Stage(body.name, index, expr))
+    spatial = body.axes
+    if lowering.scattered:
+        stages, spatial = _gathered(stages, body, lowering)
     inputs = _inputs(stages, lowering)
     result = Workload(
-        axes=(*body.axes, *_reduction_axes(stages, body.axes, lowering)),
+        axes=(*spatial, *_reduction_axes(stages, spatial, lowering)),
         inputs=inputs,
         intermediates=tuple(lowering.intermediates.values()),
         output=Tensor(body.name, body.shape, stored_dtype),
@@ -62,7 +68,7 @@ def workload(
         label=label,
     )
     _check(result)
-    return with_precision(result, precision)
+    return with_precision(_with_elsewhere(result), precision)
 
 
 def with_precision(workload: Workload, precision: Precision) -> Workload:
@@ -116,14 +122,26 @@ def _without_reduction(output: Computed) -> Computed:
         return output
     taken = frozenset({output.name, *_names(output.value)})
     accumulator = replace(output, name=fresh_name("acc", taken))
-    forms = tuple(Affine.axis(axis.name) for axis in output.axes)
+    axes = element_axes(output)
+    forms = tuple(Affine.axis(axis.name) for axis in axes)
     read = Value(
-        Read(accumulator.name, forms),
-        output.value.dtype,
-        output.axes,
-        {accumulator.name: accumulator},
+        Read(accumulator.name, forms), output.value.dtype, axes, {accumulator.name: accumulator}
     )
-    return Computed(output.name, output.axes, read)
+    return Computed(output.name, axes, read)
+
+
+def element_axes(tensor: Computed) -> tuple[Axis, ...]:
+    """Return an axis for each dimension of ``tensor``: its own, where its left side is plain."""
+    if tensor.places is None:
+        return tensor.axes
+    taken, axes = {tensor.name, *_names(tensor.value), *(a.name for a in tensor.axes)}, []
+    extents = {axis.name: axis.extent for axis in tensor.axes}
+    for number, (form, extent) in enumerate(zip(tensor.places, tensor.extents, strict=True)):
+        own = form.single is not None and extents[form.single] == extent
+        name = form.single if own and form.single else fresh_name(f"e{number}", frozenset(taken))
+        axes.append(Axis(name, extent, "spatial"))
+        taken.add(name)
+    return tuple(axes)
 
 
 def _names(value: Value) -> set[str]:
@@ -157,6 +175,10 @@ def _resolve(expr: Expr, value: Value, lowering: _Lowering, axes: dict[str, Affi
         _claim(tensor, lowering)
         if isinstance(tensor, Placeholder):
             return Read(node.tensor, index)
+        if tensor.places is not None and tensor.reducer is None:
+            raise IllegalExpression(
+                f"{tensor.name!r} is written at affine positions with '=': nothing may read it"
+            )
         if tensor.reducer is None:
             inner = dict(zip((a.name for a in tensor.axes), index, strict=True))
             return _resolve(tensor.value.expr, tensor.value, lowering, inner)
@@ -187,6 +209,8 @@ def _reduce(tensor: Computed, index: tuple[Affine, ...], lowering: _Lowering) ->
         _rename(tensor, names, known, lowering)
     if tensor.name in lowering.stages:
         return tuple(map(Affine.axis, known))
+    if tensor.places is not None:
+        return _scatter(tensor, index, lowering)
     for axis in tensor.reduced:
         if axis.name in names:
             raise IllegalExpression(f"axis name {axis.name!r} has two meanings, rename one")
@@ -205,6 +229,62 @@ def _reduce(tensor: Computed, index: tuple[Affine, ...], lowering: _Lowering) ->
     lowering.intermediates[tensor.name] = Tensor(tensor.name, tensor.shape, tensor.dtype)
     lowering.stages[tensor.name] = Stage(tensor.name, index, value, tensor.reducer)
     return index
+
+
+def _scatter(
+    tensor: Computed, index: tuple[Affine, ...], lowering: _Lowering
+) -> tuple[Affine, ...]:
+    """Add the stage of a sum whose left side is affine, over axes of its own."""
+    if lowering.stages or lowering.scattered:
+        raise IllegalExpression(f"{tensor.name!r}, written at affine positions, is the only sum")
+    lowering.scattered[tensor.name] = tensor
+    body = _resolve(tensor.value.expr, tensor.value, lowering, {})
+    if lowering.stages:
+        raise IllegalExpression(f"{tensor.name!r}, written at affine positions, reads inputs alone")
+    lowering.stages[tensor.name] = Stage(tensor.name, tensor.places or (), body, "sum")
+    return index
+
+
+def _gathered(
+    stages: tuple[Stage, ...], body: Computed, lowering: _Lowering
+) -> tuple[tuple[Stage, ...], tuple[Axis, ...]]:
+    """Turn the scattered sum into a gathered one, and store it where its points belong."""
+    (tensor,) = lowering.scattered.values()
+    first, last = stages[0], stages[-1]
+    elements = lowering.over[tensor.name]
+    if len(stages) != 2 or body.places is not None or len(elements) != len(body.axes):
+        raise IllegalExpression(
+            f"{tensor.name!r}, written at affine positions, is read once, element by element"
+        )
+    own = {axis.name: axis.extent for axis in (*tensor.axes, *tensor.reduced)}
+    found = gather(tensor, first, elements, own)
+    at = dict(zip(elements, found.places, strict=True))
+    # The dimensions of the output may be those of the sum in another order.
+    index = tuple(at[axis.name] for axis in body.axes)
+    points = found.stage.index
+
+    def change(node: Expr) -> Expr:
+        if not isinstance(node, Read):
+            return node
+        if node.tensor == tensor.name:
+            return Read(node.tensor, points)
+        return Read(node.tensor, tuple(form.substitute(at) for form in node.index))
+
+    store = replace(last, index=index, value=rewrite(last.value, change))
+    axes = merge_axes([found.axes, tensor.reduced, found.reduced])
+    lowering.axes = {axis.name: axis for axis in axes}
+    accumulator = tuple(axis.extent for axis in found.axes)
+    lowering.intermediates[tensor.name] = Tensor(tensor.name, accumulator, tensor.dtype)
+    spatial = [a for form in index for a in found.axes if a.name in form.axes]
+    return (found.stage, store), tuple(spatial)
+
+
+def _with_elsewhere(result: Workload) -> Workload:
+    index, extents = result.stages[-1].index, result.extents
+    check_places(result.output.name, index, extents)
+    if reaches_all(index, result.output.shape, extents):
+        return result
+    return replace(result, elsewhere=elsewhere(result))
 
 
 def _is_known(axis: Axis, lowering: _Lowering) -> bool:

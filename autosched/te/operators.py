@@ -200,12 +200,20 @@ def _join_input(
 
 
 def _function(word: str) -> Callable[[Value], Value]:
-    name, colon, factor = str(word).partition(":")
-    if not colon and name in ELEMENTWISE:
-        return ELEMENTWISE[name]
-    if name == "scale" and _FACTOR.fullmatch(factor) and math.isfinite(float(factor)):
-        return lambda operand: operand * float(factor)
+    if word in ELEMENTWISE:
+        return ELEMENTWISE[word]
+    number = scaled(word)
+    if number is not None:
+        return lambda operand: operand * number
     raise IllegalExpression(f"{str(word)[:40]!r} is no epilogue; known: {', '.join(EPILOGUES)}")
+
+
+def scaled(word: str) -> float | None:
+    """Return the factor of an epilogue ``scale:FACTOR``, None if it is none."""
+    name, _, factor = str(word).partition(":")
+    if name == "scale" and _FACTOR.fullmatch(factor) and math.isfinite(float(factor)):
+        return float(factor)
+    return None
 
 
 def _read_input(name: str, dtype: str, index: tuple[Position, ...]) -> Value:

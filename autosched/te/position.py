@@ -20,14 +20,20 @@ LARGEST = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """An affine form with the axes that occur in it; ``+``, ``-`` and ``*`` by integers."""
+    """An affine form with the axes that occur in it; ``+``, ``-`` and ``*`` by integers.
+
+    ``padded`` says that an offset was written, if only ``+ 0``: reads may leave the tensor.
+    """
 
     form: Affine
     axes: tuple[Axis, ...]
+    padded: bool = False
 
     def __add__(self, other: object) -> Position:
         right = position(other)
-        return _occurring(self.form + right.form, merge_axes((self.axes, right.axes)))
+        padded = self.padded or right.padded or not (self.axes and right.axes)
+        axes = merge_axes((self.axes, right.axes))
+        return _occurring(self.form + right.form, axes, padded)
 
     __radd__ = __add__
 
@@ -43,7 +49,8 @@ class Position:
     def __mul__(self, other: object) -> Position:
         if isinstance(other, Position):
             return _product(self, other)
-        return _occurring(self.form.scale(check_integer(other, "a factor")), self.axes)
+        factor = check_integer(other, "a factor")
+        return _occurring(self.form.scale(factor), self.axes, self.padded)
 
     __rmul__ = __mul__
 
@@ -86,6 +93,11 @@ def reduce_axis(extent: int, name: str) -> Position:
     return axis_position(new_axis(name, extent, "reduction"))
 
 
+def axis(extent: int, name: str) -> Position:
+    """Return the axis ``0 <= name < extent`` for the positions of ``scatter`` and ``place``."""
+    return axis_position(new_axis(name, extent, "spatial"))
+
+
 def axis_position(axis: Axis) -> Position:
     """Return the position that is one axis."""
     return Position(Affine.axis(axis.name), (axis,))
@@ -113,8 +125,8 @@ def check_integer(value: object, thing: str) -> int:
     return value
 
 
-def _occurring(form: Affine, axes: tuple[Axis, ...]) -> Position:
-    return Position(form, tuple(axis for axis in axes if axis.name in form.axes))
+def _occurring(form: Affine, axes: tuple[Axis, ...], padded: bool) -> Position:
+    return Position(form, tuple(axis for axis in axes if axis.name in form.axes), padded)
 
 
 def _product(left: Position, right: Position) -> Position:

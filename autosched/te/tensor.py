@@ -51,17 +51,25 @@ class Placeholder:
 
 @dataclass(frozen=True, eq=False)
 class Computed:
-    """A tensor defined by ``value`` at every point of ``axes``, reduced over ``reduced``."""
+    """A tensor defined by ``value`` at every point of ``axes``, reduced over ``reduced``.
+
+    With ``places``, affine forms of ``axes``, the point goes to the element there instead: into a
+    tensor of ``extents``, added up if there is a reducer. See ``scatter``.
+    """
 
     name: str
     axes: tuple[Axis, ...]
     value: Value
     reducer: Reducer | None = None
     reduced: tuple[Axis, ...] = ()
+    places: tuple[Affine, ...] | None = None
+    extents: tuple[int, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents, outermost first."""
+        if self.places is not None:
+            return self.extents
         return tuple(axis.extent for axis in self.axes)
 
     @property
@@ -138,13 +146,22 @@ def compute(
     return define(name, axes, fn(*map(axis_position, axes)))
 
 
-def define(name: str, axes: tuple[Axis, ...], body: object) -> Computed:
-    """Return the tensor of ``body`` (a value or a reduction) over ``axes``; checks every read."""
+def define(
+    name: str,
+    axes: tuple[Axis, ...],
+    body: object,
+    places: tuple[Affine, ...] | None = None,
+    extents: tuple[int, ...] = (),
+) -> Computed:
+    """Return the tensor of ``body`` (a value or a reduction) over ``axes``; checks every read.
+
+    ``places`` and ``extents`` are those of ``Computed``.
+    """
     check_name(name, "tensor")
     if isinstance(body, Reduction):
-        result = Computed(name, axes, body.value, body.reducer, body.axes)
+        result = Computed(name, axes, body.value, body.reducer, body.axes, places, extents)
     else:
-        result = Computed(name, axes, value(body))
+        result = Computed(name, axes, value(body), None, (), places, extents)
     known = merge_axes((axes, result.reduced))
     for axis in merge_axes((known, result.value.axes)):
         if axis not in known:
@@ -158,9 +175,13 @@ def define(name: str, axes: tuple[Axis, ...], body: object) -> Computed:
 
 def _check_in_range(tensor: Computed) -> None:
     extents = {axis.name: axis.extent for axis in tensor.axes}
+    # Points whose place lies outside are dropped, whatever they read.
+    dropped = set(zip(tensor.places or (), tensor.extents, strict=True))
     for read in reads(tensor.value.expr):
         shape = (tensor.value.tensors or {})[read.tensor].shape
         for form, extent in zip(read.index, shape, strict=True):
+            if (form, extent) in dropped:
+                continue
             low, high = form.bounds(extents)
             if low < 0 or high >= extent:
                 raise IllegalExpression(
@@ -185,12 +206,12 @@ def _positions(
 
 
 def _check_position(name: str, dimension: int, extent: int, place: Position) -> None:
-    """Have a plain axis cover its dimension, and only a form with an offset leave it."""
+    """Have a plain axis cover its dimension, and only what has an offset written leave it."""
     extents = {axis.name: axis.extent for axis in place.axes}
     low, high = place.form.bounds(extents)
     where = f"dimension {dimension} of {name!r}"
     single = place.form.single
-    if single is not None and extents[single] != extent:
+    if single is not None and extents[single] != extent and not place.padded:
         raise IllegalExpression(
             f"axis {single!r} has extent {extents[single]}, but {where} has {extent}"
         )
@@ -198,9 +219,9 @@ def _check_position(name: str, dimension: int, extent: int, place: Position) -> 
         raise IllegalExpression(
             f"{where} has 0 to {extent - 1}, but every read, from {low} to {high}, lies outside"
         )
-    if (low < 0 or high >= extent) and not place.form.constant:
+    if (low < 0 or high >= extent) and not place.padded:
         raise IllegalExpression(
             f"{where} has 0 to {extent - 1}, but is read from {low} to {high}; padding is said "
-            "by an offset"
+            "by an offset, if only + 0"
         )
     check_integer(max(abs(low), abs(high)), f"the farthest read along {where}")
