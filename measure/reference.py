@@ -86,14 +86,31 @@ def _stage(
     if not looped and _covers(workload, stage):
         result = _spread(stage, _reduced(workload, stage, values, {}, identity), {}, workload)
     else:
-        device = next(iter(values.values())).device
-        result = torch.full(tensor.shape, identity, dtype=dtype, device=device)
+        result = _base(workload, stage, values, identity)
         for point in _points(workload, looped):
             part = _reduced(workload, stage, values, point, identity)
             _accumulate(workload, stage, result, part, point)
     narrow = DTYPES[tensor.dtype].kind == "float" and size_bytes(tensor.dtype) < 4
     if narrow and tensor is not workload.output:
         return result.to(TORCH_DTYPES[tensor.dtype]).to(dtype)
+    return result
+
+
+def _base(
+    workload: Workload, stage: Stage, values: Mapping[str, torch.Tensor], identity: float
+) -> torch.Tensor:
+    """Return what the output of ``stage`` holds before its parts are joined into it."""
+    like, shape = next(iter(values.values())), workload.tensors[stage.output].shape
+    result = torch.full(shape, identity, dtype=like.dtype, device=like.device)
+    if stage.reducer is None and workload.elsewhere is not None:
+        axes = {axis.name: axis.extent for axis in workload.element_axes}
+
+        def operand(leaf: Read | Const) -> Labelled:
+            if isinstance(leaf, Const):
+                return Labelled((), like.new_full((), float(leaf.value)))
+            return _gather(values[leaf.tensor], leaf.index, {}, axes, 0.0)
+
+        result.copy_(_aligned(_elementwise(workload.elsewhere, operand), tuple(axes)))
     return result
 
 
@@ -175,17 +192,11 @@ def _gather(
     axes: list[str] = []
     for form in index:
         dim, axis = len(axes), _free_axis(form, point)
-        positions = _positions(form, axis, point, extents, tensor.device)
-        size = tensor.shape[dim]
         if axis is not None and axis in axes:
+            positions = _positions(form, axis, point, extents, tensor.device)
             tensor = _diagonal(tensor, axes.index(axis), dim, positions, identity)
             continue
-        if not (form.single == axis and axis is not None and extents[axis] == size):
-            inside = (positions >= 0) & (positions < size)
-            tensor = tensor.index_select(dim, positions.clamp(0, size - 1))
-            if not bool(inside.all()):
-                shape = [-1 if n == dim else 1 for n in range(tensor.dim())]
-                tensor = tensor.masked_fill(~inside.view(shape), identity)
+        tensor = _taken(tensor, dim, _progression(form, axis, point, extents), identity)
         if axis is None:
             tensor = tensor.squeeze(dim)
         else:
@@ -198,17 +209,63 @@ def _free_axis(form: Affine, point: Mapping[str, int]) -> str | None:
     return free[0] if free else None
 
 
+@dataclass(frozen=True)
+class _Progression:
+    """Positions ``first + step * i`` for 0 <= i < count; ``step`` is not 0."""
+
+    first: int
+    step: int
+    count: int
+
+    def inside(self, size: int) -> tuple[int, int]:
+        """Return from which i to which (not included) positions lie from 0 to ``size`` - 1."""
+        ends = (-self.first, size - 1 - self.first)
+        low, high = ends if self.step > 0 else (-ends[1], -ends[0])
+        start = min(max(0, -(-low // abs(self.step))), self.count)
+        return start, max(start, min(self.count, high // abs(self.step) + 1))
+
+    def view(self, tensor: torch.Tensor, dim: int) -> torch.Tensor:
+        """Return the elements of ``tensor`` at those positions that it has, without a copy unless
+        they run backwards."""
+        start, end = self.inside(tensor.shape[dim])
+        if start == end:
+            return tensor.narrow(dim, 0, 0)
+        ends = sorted(self.first + self.step * i for i in (start, end - 1))
+        window = [slice(None)] * dim + [slice(ends[0], ends[1] + 1, abs(self.step))]
+        view = tensor[tuple(window)]
+        return view if self.step > 0 else view.flip(dim)
+
+
+def _progression(
+    form: Affine, axis: str | None, point: Mapping[str, int], extents: Mapping[str, int]
+) -> _Progression:
+    first = form.constant + sum(c * point[name] for name, c in form.terms if name in point)
+    if axis is None:
+        return _Progression(first, 1, 1)
+    return _Progression(first, dict(form.terms)[axis], extents[axis])
+
+
+def _taken(tensor: torch.Tensor, dim: int, where: _Progression, identity: float) -> torch.Tensor:
+    """Read dimension ``dim`` at positions; ``identity`` where there is nothing."""
+    start, end = where.inside(tensor.shape[dim])
+    view = where.view(tensor, dim)
+    if (start, end) == (0, where.count):
+        return view
+    sizes = [where.count if n == dim else size for n, size in enumerate(tensor.shape)]
+    padded = tensor.new_full(sizes, identity)
+    padded.narrow(dim, start, end - start).copy_(view)
+    return padded
+
+
 def _positions(
     form: Affine,
-    axis: str | None,
+    axis: str,
     point: Mapping[str, int],
     extents: Mapping[str, int],
     device: torch.device,
 ) -> torch.Tensor:
-    base = form.constant + sum(c * point[name] for name, c in form.terms if name in point)
-    if axis is None:
-        return torch.tensor([base], device=device)
-    return torch.arange(extents[axis], device=device) * dict(form.terms)[axis] + base
+    where = _progression(form, axis, point, extents)
+    return torch.arange(where.count, device=device) * where.step + where.first
 
 
 def _diagonal(
@@ -283,17 +340,20 @@ def _accumulate(
     part: Labelled,
     point: Mapping[str, int],
 ) -> None:
-    """Join a part into ``result`` at the stage's index; what falls outside is dropped."""
-    value = _spread(stage, part, point, workload)
-    where = []
+    """Join a part into ``result`` at the stage's index, in place; what falls outside is dropped."""
+    value, there = _spread(stage, part, point, workload), result
     for dim, form in enumerate(stage.index):
-        axis = _free_axis(form, point)
-        positions = _positions(form, axis, point, workload.extents, result.device)
-        inside = (positions >= 0) & (positions < result.shape[dim])
-        if not bool(inside.all()):
-            value = value.index_select(dim, inside.nonzero().flatten())
-        shape = [-1 if n == dim else 1 for n in range(len(stage.index))]
-        where.append(positions[inside].view(shape))
-    there = tuple(where)
-    joined = torch.maximum if stage.reducer == "max" else torch.add
-    result[there] = joined(result[there], value)
+        where = _progression(form, _free_axis(form, point), point, workload.extents)
+        start, end = where.inside(result.shape[dim])
+        value = value.narrow(dim, start, end - start)
+        if where.step < 0:
+            value = value.flip(dim)
+            last = where.first + where.step * (where.count - 1)
+            where = _Progression(last, -where.step, where.count)
+        there = where.view(there, dim)
+    if stage.reducer is None:
+        there.copy_(value)
+    elif stage.reducer == "max":
+        torch.maximum(there, value, out=there)
+    else:
+        there.add_(value)

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from autosched.spec.document import Document, Path
 from autosched.spec.error import SpecError
+from autosched.spec.inline import PER_DIMENSION
 from autosched.spec.schema import OPS, OWNERS, SpecFields
 
 _WISHES = {
@@ -100,8 +101,13 @@ def show(value: Any) -> str:
 
 
 def _path(location: Path) -> Path:
-    """Drop the marks that name the kind of a workload."""
-    return tuple(part for part in location if not str(part).startswith("<"))
+    """Drop the marks that name the kind of a workload, or which kind of value was tried."""
+    kept: list[str | int] = []
+    for part in location:
+        tried = str(part) in ("int", "str") or str(part).startswith("list[")
+        if not str(part).startswith("<") and not (tried and set(kept) & set(PER_DIMENSION)):
+            kept.append(part)
+    return tuple(kept)
 
 
 def _known(location: Path) -> tuple[str, ...]:

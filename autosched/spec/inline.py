@@ -15,6 +15,8 @@ LONGEST = 4_000
 MAPPINGS = ("strides", "alignment_bytes")
 _OP = re.compile(r"([A-Za-z][A-Za-z0-9_]*):")
 _INTEGER = re.compile(r"-?[0-9]{1,30}")
+#: Fields that may give a number for each spatial dimension, or a pair.
+PER_DIMENSION = ("stride", "pad", "dilation", "output_pad")
 _WORDS: dict[str, bool] = {"true": True, "false": False}
 
 
@@ -24,7 +26,8 @@ def is_inline(argument: str) -> bool:
 
 
 def read(argument: str) -> Document:
-    """Read ``op:key=value,...``; lists are joined by "+" (``epilogue=bias+relu``, ``constant=b``).
+    """Read ``op:key=value,...``; lists are joined by "+" (``epilogue=bias+relu``, ``constant=b``),
+    pairs by ":" (``pad=0:1+0:1``).
 
     A key of a field that is a mapping follows it behind a dot: ``strides.b=0+64+1``. Errors name
     the column of the argument, counted from 1. Raises SpecError.
@@ -56,9 +59,17 @@ def read(argument: str) -> Document:
     return Document(NAME, {"workload": fields}, keys, values, (argument,), inline=True)
 
 
+def _pair(text: str) -> object:
+    if ":" in text:
+        return [_value("", word.strip()) for word in text.split(":")]
+    return _value("", text)
+
+
 def _value(name: str, text: str) -> object:
     if name == "strides":
         return [_value("", word.strip()) for word in text.split("+")]
+    if name in PER_DIMENSION and ("+" in text or ":" in text):
+        return [_pair(word.strip()) for word in text.split("+")]
     if name == "constant":
         return [word.strip() for word in text.split("+")] if text else []
     if name == "epilogue":

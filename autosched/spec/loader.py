@@ -12,7 +12,7 @@ from autosched.spec import inline, yaml_file
 from autosched.spec.document import Document, Path
 from autosched.spec.error import SpecError
 from autosched.spec.explain import explain
-from autosched.spec.schema import ExpressionFields, MatmulFields, SpecFields
+from autosched.spec.schema import ExpressionFields, OperatorFields, SpecFields
 from autosched.spec.task import Task
 from autosched.te.error import IllegalExpression
 
@@ -84,7 +84,7 @@ def _validated(document: Document) -> SpecFields:
 def _task(
     document: Document,
     path: Path,
-    fields: MatmulFields | ExpressionFields,
+    fields: OperatorFields | ExpressionFields,
     options: dict[str, Any],
 ) -> Task:
     try:

@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
-from autosched.te import layout, operators, text
+from autosched.te import convolution, layout, operators, text
 from autosched.te.error import IllegalExpression
 from autosched.te.form import Form, Output, Stored
 from search_space.workload import Workload
 
 LARGEST = 1 << 40
 #: What specs call tensors of operators that workloads call otherwise.
-TENSORS = {**operators.OPERANDS, "c": "C"}
+TENSORS = {**operators.OPERANDS, "c": "C", **convolution.OPERANDS, "y": "Y"}
 Extent = Annotated[int, Field(ge=1, le=LARGEST)]
 Stride = Annotated[int, Field(ge=0, le=LARGEST)]
 Alignment = Annotated[int, Field(ge=1, le=256)]
@@ -28,7 +28,7 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._
 Tags = Annotated[list[Identifier], Field(max_length=16)]
 _EPILOGUE = {
     "pattern": (
-        r"^(bias|residual|scale_a|scale_b|row_scale|column_scale|relu|gelu|gelu_tanh|silu|softmax"
+        r"^(bias|residual|scale_a|scale_b|row_scale|column_scale|bn_scale|bn_shift|channel_scale|relu|gelu|gelu_tanh|silu|softmax"
         r"|scale:[-+0-9.eE]+)$"
     )
 }
@@ -45,17 +45,11 @@ class _Labelled(_Fields):
     tags: Tags = Field(default_factory=list, description="groups that a report gives means over")
 
 
-class MatmulFields(_Labelled):
-    """C[m, n] of A[m, k] and B[k, n]; trans_a: A is stored [k, m]; trans_b: B as [n, k]."""
+class OperatorFields(_Labelled):
+    """What every named operator says. ``workload`` is for each to build."""
 
-    op: Literal["matmul"]
-    m: Extent
-    n: Extent
-    k: Extent
     dtype: OperandDtype
     out_dtype: DtypeName | None = None
-    trans_a: bool = False
-    trans_b: bool = False
     precision: PrecisionName = Field(
         "ieee", description="float32: ieee, tf32 or tf32x3; float8: ieee or fast"
     )
@@ -76,7 +70,7 @@ class MatmulFields(_Labelled):
 
     def workload(self) -> Workload:
         """Return the workload; raises IllegalExpression."""
-        return self._laid_out(operators.matmul(self.m, self.n, self.k, **self._how()))
+        raise NotImplementedError
 
     def _laid_out(self, plain: Workload) -> Workload:
         """Return ``plain`` with its tensors stored as the fields say, and the label too."""
@@ -88,6 +82,21 @@ class MatmulFields(_Labelled):
             made = _stored(made, "alignment_bytes", name, alignment_bytes=aligned)
             words.append(f"alignment_bytes.{name}={aligned}")
         return replace(made, label=" ".join(words))
+
+
+class MatmulFields(OperatorFields):
+    """C[m, n] of A[m, k] and B[k, n]; trans_a: A is stored [k, m]; trans_b: B as [n, k]."""
+
+    op: Literal["matmul"]
+    m: Extent
+    n: Extent
+    k: Extent
+    trans_a: bool = False
+    trans_b: bool = False
+
+    def workload(self) -> Workload:
+        """Return the workload; raises IllegalExpression."""
+        return self._laid_out(operators.matmul(self.m, self.n, self.k, **self._how()))
 
     def _how(self) -> dict[str, Any]:
         names = ("dtype", "out_dtype", "trans_a", "trans_b", "precision", "epilogue", "constant")
@@ -118,6 +127,109 @@ def _stored(workload: Workload, field: str, name: str, **how: Any) -> Workload:
         return layout.stored(workload, TENSORS.get(name, name), **how)
     except IllegalExpression as error:
         raise IllegalExpression(error.fact, (field, name)) from error
+
+
+class _ConvolutionFields(OperatorFields):
+    """A convolution: n images of ci channels; lists give a number for each spatial dimension."""
+
+    n: Extent
+    ci: Extent
+    co: Extent | None = None
+    stride: int | list[int] = Field(1, description="at least 1, or one for each dimension")
+    pad: int | str | list[int | list[int]] = Field(
+        0, description="one number, one for each dimension, a pair for each, or same"
+    )
+    dilation: int | list[int] = 1
+    groups: int | None = None
+    layout: str | None = Field(None, description="channels last unless said otherwise")
+
+    def workload(self) -> Workload:
+        """Return the workload; raises IllegalExpression."""
+        skipped = {"op", "id", "source", "tags", "strides", "alignment_bytes"}
+        given = {
+            name: getattr(self, name) for name in type(self).model_fields if name not in skipped
+        }
+        op: str = self.op  # type: ignore[attr-defined]
+        return self._laid_out(convolution.BY_NAME[op](**given))
+
+
+class _Length(_ConvolutionFields):
+    l: Extent  # noqa: E741
+    kl: Extent
+
+
+class _Plane(_ConvolutionFields):
+    h: Extent
+    w: Extent
+    kh: Extent
+    kw: Extent
+
+
+class _Volume(_Plane):
+    d: Extent
+    kd: Extent
+
+
+class _Depthwise(_ConvolutionFields):
+    multiplier: Extent | None = Field(None, description="outputs of each channel")
+
+
+class _Transposed(_ConvolutionFields):
+    output_pad: int | list[int] = 0
+
+
+class Conv1dFields(_Length):
+    """Y[n, x, co] of X[n, l, ci] and W[co, kl, ci]; layout NCL puts channels first."""
+
+    op: Literal["conv1d"]
+
+
+class Conv2dFields(_Plane):
+    """Y[n, y, x, co] of X[n, h, w, ci] and W[co, kh, kw, ci]; layout NCHW puts channels first."""
+
+    op: Literal["conv2d"]
+
+
+class Conv3dFields(_Volume):
+    """Y[n, z, y, x, co] of X[n, d, h, w, ci] and W[co, kd, kh, kw, ci]; or layout NCDHW."""
+
+    op: Literal["conv3d"]
+
+
+class DepthwiseConv1dFields(_Length, _Depthwise):
+    """Each channel of X with filters W[ci, multiplier, kl] of its own."""
+
+    op: Literal["depthwise_conv1d"]
+
+
+class DepthwiseConv2dFields(_Plane, _Depthwise):
+    """Each channel of X with filters W[ci, multiplier, kh, kw] of its own."""
+
+    op: Literal["depthwise_conv2d"]
+
+
+class DepthwiseConv3dFields(_Volume, _Depthwise):
+    """Each channel of X with filters W[ci, multiplier, kd, kh, kw] of its own."""
+
+    op: Literal["depthwise_conv3d"]
+
+
+class ConvTranspose1dFields(_Length, _Transposed):
+    """The adjoint of conv1d: Y[n, x, co] of X[n, l, ci] and W[ci, kl, co]."""
+
+    op: Literal["conv_transpose1d"]
+
+
+class ConvTranspose2dFields(_Plane, _Transposed):
+    """The adjoint of conv2d: Y[n, y, x, co] of X[n, h, w, ci] and W[ci, kh, kw, co]."""
+
+    op: Literal["conv_transpose2d"]
+
+
+class ConvTranspose3dFields(_Volume, _Transposed):
+    """The adjoint of conv3d: Y[n, z, y, x, co] of X[n, d, h, w, ci] and W[ci, kd, kh, kw, co]."""
+
+    op: Literal["conv_transpose3d"]
 
 
 class InputFields(_Fields):
@@ -170,6 +282,15 @@ def tag(data: Any) -> str | None:
 WorkloadFields = Annotated[
     Annotated[MatmulFields, Tag("<matmul>")]
     | Annotated[BatchMatmulFields, Tag("<batch_matmul>")]
+    | Annotated[Conv1dFields, Tag("<conv1d>")]
+    | Annotated[Conv2dFields, Tag("<conv2d>")]
+    | Annotated[Conv3dFields, Tag("<conv3d>")]
+    | Annotated[DepthwiseConv1dFields, Tag("<depthwise_conv1d>")]
+    | Annotated[DepthwiseConv2dFields, Tag("<depthwise_conv2d>")]
+    | Annotated[DepthwiseConv3dFields, Tag("<depthwise_conv3d>")]
+    | Annotated[ConvTranspose1dFields, Tag("<conv_transpose1d>")]
+    | Annotated[ConvTranspose2dFields, Tag("<conv_transpose2d>")]
+    | Annotated[ConvTranspose3dFields, Tag("<conv_transpose3d>")]
     | Annotated[ExpressionFields, Tag("<expr>")],
     Discriminator(tag),
 ]
@@ -208,13 +329,22 @@ class SpecFields(_Fields):
 OWNERS: dict[str | int, type[BaseModel]] = {
     "<matmul>": MatmulFields,
     "<batch_matmul>": BatchMatmulFields,
+    "<conv1d>": Conv1dFields,
+    "<conv2d>": Conv2dFields,
+    "<conv3d>": Conv3dFields,
+    "<depthwise_conv1d>": DepthwiseConv1dFields,
+    "<depthwise_conv2d>": DepthwiseConv2dFields,
+    "<depthwise_conv3d>": DepthwiseConv3dFields,
+    "<conv_transpose1d>": ConvTranspose1dFields,
+    "<conv_transpose2d>": ConvTranspose2dFields,
+    "<conv_transpose3d>": ConvTranspose3dFields,
     "<expr>": ExpressionFields,
     "inputs": InputFields,
     "output": OutputFields,
     "suite": SuiteFields,
     "tune": TuneFields,
 }
-OPS = ("matmul", "batch_matmul")
+OPS = ("matmul", "batch_matmul", *convolution.BY_NAME)
 
 
 def json_schema() -> dict[str, Any]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from autosched.te import function, lower
 from autosched.te.error import IllegalExpression
@@ -127,12 +128,19 @@ class _Lowering:
 
     def workload(self) -> Workload:
         make = self._scattered if self.how.transposed else self._gathered
-        axes, read = make()
+        try:
+            axes, read = make()
+        except IllegalExpression as error:
+            # Everything else has been checked: what is left is output made of padding alone.
+            raise IllegalExpression(error.fact, error.path or ("pad",)) from error
         result = self._apply(read, axes)
         try:
-            built = lower.workload(define("Y", axes, result), dtype=self.stored, label=self._label())
+            built = lower.workload(
+                define("Y", axes, result), dtype=self.stored, label=self._label()
+            )
         except IllegalExpression as error:
-            path = ("out_dtype",) if error.path == ("dtype",) else error.path
+            path = error.path or ("pad",) * self.how.transposed
+            path = ("out_dtype",) if path == ("dtype",) else path
             raise IllegalExpression(error.fact, path) from error
         return self._constants(lower.with_precision(built, self.how.precision))
 
@@ -150,7 +158,7 @@ class _Lowering:
         return layout == known[1]
 
     def _per_dimension(self, name: str, given: PerDimension, least: int) -> tuple[int, ...]:
-        values = tuple(given) if isinstance(given, Sequence) else (given,) * self.rank
+        values: tuple[int, ...] = (given,) * self.rank if isinstance(given, int) else tuple(given)
         if len(values) != self.rank:
             raise IllegalExpression(
                 f"{len(values)} number(s) are given, there are {self.rank} dimension(s)", (name,)
@@ -172,7 +180,9 @@ class _Lowering:
             raise IllegalExpression(
                 f"{len(values)} padding(s) are given, there are {self.rank} dimension(s)", ("pad",)
             )
-        pairs = [tuple(one) if isinstance(one, Sequence) else (one, one) for one in values]
+        pairs: list[tuple[int, ...]] = [
+            tuple(one) if isinstance(one, Sequence) else (one, one) for one in values
+        ]
         if any(len(pair) != 2 for pair in pairs):
             raise IllegalExpression("a pair is a padding before and one after", ("pad",))
         return tuple((_at_least(0, a, "pad"), _at_least(0, b, "pad")) for a, b in pairs)
@@ -294,7 +304,9 @@ class _Lowering:
         behind = [*self._arranged(right, taps)]
         window = list(self.how.kernel)
         behind_shape = [*right_shape, *window] if self.first else [*window, *right_shape]
-        return _read([*shape, *left_shape, *behind_shape], "W", self.how.dtype, (*group, *left, *behind))
+        return _read(
+            [*shape, *left_shape, *behind_shape], "W", self.how.dtype, (*group, *left, *behind)
+        )
 
     def _gathered(self) -> tuple[tuple[Axis, ...], Value]:
         """Return the axes of the output and the sum read at them."""
@@ -410,7 +422,7 @@ class _Lowering:
         name = f"{'depthwise_' * how.depthwise}conv{'_transpose' * how.transposed}{self.rank}d"
         size = "x".join(str(e) for e in (how.n, *how.extents, how.ci))
         kernel = "x".join(str(e) for e in (*how.kernel, self.groups * self.outer))
-        facts = {"s": self.stride, "p": self.pad, "d": self.dilation}
+        facts: dict[str, tuple[Any, ...]] = {"s": self.stride, "p": self.pad, "d": self.dilation}
         plain = {"s": 1, "p": (0, 0), "d": 1}
         said = [
             f"{key}{'x'.join(_short(one) for one in facts[key])}"
@@ -449,7 +461,9 @@ def check_argument(given: int, name: str) -> int:
         raise IllegalExpression(error.fact, (name,)) from error
 
 
-def _of_rank(rank: int, *, transposed: bool = False, depthwise: bool = False) -> Callable[..., Workload]:
+def _of_rank(
+    rank: int, *, transposed: bool = False, depthwise: bool = False
+) -> Callable[..., Workload]:
     """Return the function of one rank, whose arguments are those that specs give."""
     names = DIMENSIONS[rank]
     kinds = f"{'depthwise ' * depthwise}{'transposed ' * transposed}convolution"

@@ -70,7 +70,9 @@ def left_side(name: str, index: object) -> tuple[tuple[Affine, ...], tuple[Axis,
             )
         for axis in one.axes:
             if axis.kind != "spatial":
-                raise IllegalExpression(f"axis {axis.name!r} is reduced and on the left of {name!r}")
+                raise IllegalExpression(
+                    f"axis {axis.name!r} is reduced and on the left of {name!r}"
+                )
             if axis in axes:
                 raise IllegalExpression(f"axis {axis.name!r} stands twice on the left of {name!r}")
         axes += sorted(one.axes, key=lambda a: (-dict(one.form.terms)[a.name], -a.extent))
@@ -274,9 +276,7 @@ def check_places(name: str, places: Sequence[Affine], extents: Mapping[str, int]
             )
 
 
-def reaches_all(
-    places: Sequence[Affine], shape: Sequence[int], extents: Mapping[str, int]
-) -> bool:
+def reaches_all(places: Sequence[Affine], shape: Sequence[int], extents: Mapping[str, int]) -> bool:
     """Whether points at ``places``, no two of them alike, write every element of ``shape``."""
     return all(_reached(f, e, extents) == e for f, e in zip(places, shape, strict=True))
 
@@ -284,7 +284,7 @@ def reaches_all(
 def _reached(form: Affine, extent: int, extents: Mapping[str, int]) -> int:
     """Count the points of a form of one or two axes that lie within an extent."""
     *walked, (longest, step) = sorted(form.terms, key=lambda term: extents[term[0]])
-    offsets = (form.constant,)
+    offsets: tuple[int, ...] = (form.constant,)
     for axis, factor in walked:
         offsets = tuple(form.constant + factor * i for i in range(extents[axis]))
     total = 0
