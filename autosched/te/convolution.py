@@ -175,13 +175,13 @@ class _Lowering:
             sizes = zip(how.extents, self.stride, reach, strict=True)
             total = [max(0, (-(-e // s) - 1) * s + k - e) for e, s, k in sizes]
             return tuple((p // 2, p - p // 2) for p in total)
-        values = tuple(given) if isinstance(given, Sequence) else (given,) * self.rank
+        values: tuple[Any, ...] = (given,) * self.rank if isinstance(given, int) else tuple(given)
         if len(values) != self.rank:
             raise IllegalExpression(
                 f"{len(values)} padding(s) are given, there are {self.rank} dimension(s)", ("pad",)
             )
         pairs: list[tuple[int, ...]] = [
-            tuple(one) if isinstance(one, Sequence) else (one, one) for one in values
+            (one, one) if isinstance(one, int) else tuple(one) for one in values
         ]
         if any(len(pair) != 2 for pair in pairs):
             raise IllegalExpression("a pair is a padding before and one after", ("pad",))
