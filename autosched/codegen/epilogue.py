@@ -106,7 +106,10 @@ def _store(scope: Scope, nest: Nest, stage: Stage, space: Space) -> None:
         _store_copy(scope, nest, stage, space)
         return
     value = _evaluate(scope, nest, stage, space)
-    if output.dtype != nest.compute_dtype():
+    if not reads(stage.value):
+        extents = ", ".join(str(nest.group_extent(group)) for group in space)
+        value = f"tl.full([{extents}], {value}, {TRITON_NAMES[output.dtype]})"
+    elif output.dtype != nest.compute_dtype():
         value = f"{value}.to({TRITON_NAMES[output.dtype]})"
     tile = value if value.isidentifier() else scope.assign(f"{stage.output}_tile", unwrapped(value))
     store(scope, nest, Read(stage.output, stage.index), tile, space)

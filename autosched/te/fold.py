@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from search_space.expr import Call, Const, Expr, rewrite
+from autosched.te.error import IllegalExpression
+from search_space.expr import Call, Cast, Const, Expr, rewrite
 
 _FUNCTIONS: dict[str, Callable[..., float]] = {
     "add": lambda a, b: a + b,
@@ -26,15 +27,25 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
 }
 
 
+#: Whole numbers up to this one are the same in every float dtype.
+_EXACT = 16
+
+
 def folded(expr: Expr) -> Expr:
     """Return ``expr`` with numbers in place of what is made of numbers alone.
 
-    What has no finite value, such as the logarithm of 0, stays as it is written; so do casts.
+    Raises IllegalExpression where such a number is not finite, as the logarithm of 0, or is
+    rounded by a cast.
     """
     return rewrite(expr, _fold)
 
 
 def _fold(node: Expr) -> Expr:
+    if isinstance(node, Cast) and isinstance(node.value, Const):
+        number = float(node.value.value)
+        if not number.is_integer() or math.fabs(number) > _EXACT:
+            raise IllegalExpression(f"{number} is rounded to {node.dtype} where nothing is summed")
+        return node.value
     if not isinstance(node, Call):
         return node
     numbers = [float(arg.value) for arg in node.args if isinstance(arg, Const)]
@@ -43,5 +54,8 @@ def _fold(node: Expr) -> Expr:
     try:
         result = _FUNCTIONS[node.function](*numbers) + 0.0
     except (ArithmeticError, ValueError):
-        return node
-    return Const(result) if math.isfinite(result) else node
+        result = math.nan
+    if not math.isfinite(result):
+        given = ", ".join(map(str, numbers))
+        raise IllegalExpression(f"{node.function}({given}) has no value where nothing is summed")
+    return Const(result)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from search_space.rules.contraction import contraction_sketches
+from search_space.rules.fill import filled
 from search_space.rules.gather import gather_sketches
 from search_space.sketch import Sketch
 from search_space.target import Target
@@ -25,14 +28,18 @@ def sketches(workload: Workload, target: Target) -> tuple[Sketch, ...]:
     Raises:
         NoSketch: no rule applies.
     """
+    # Rules are about the main nest; what comes before it is the same for all.
+    main = workload if workload.elsewhere is None else replace(workload, elsewhere=None)
     found: list[Sketch] = []
     reasons: list[str] = []
     for rule in RULES:
-        answer = rule(workload, target)
+        answer = rule(main, target)
         if isinstance(answer, str):
             reasons.append(f"{rule.__name__}: {answer}")
         else:
             found.extend(answer)
     if not found:
         raise NoSketch("no schedule is known for this computation: " + "; ".join(reasons))
+    if workload.elsewhere is not None:
+        return tuple(filled(sketch, workload) for sketch in found)
     return tuple(found)
