@@ -245,6 +245,9 @@ class InputFields(_Fields):
 class OutputFields(_Fields):
     """How the output is stored; by default in the dtype of what is reduced, row-major."""
 
+    shape: list[Extent] | None = Field(
+        None, description="by default the least that holds what the left side names"
+    )
     dtype: DtypeName | None = None
     strides: list[Stride] | None = None
     alignment_bytes: Alignment = 16

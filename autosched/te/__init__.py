@@ -31,8 +31,9 @@ from autosched.te.function import (
 )
 from autosched.te.layout import stored
 from autosched.te.lower import workload
-from autosched.te.position import reduce_axis
+from autosched.te.position import axis, reduce_axis
 from autosched.te.reduction import max, sum
+from autosched.te.scatter import place, scatter
 from autosched.te.tensor import compute, placeholder
 from autosched.te.value import cast
 
@@ -40,6 +41,7 @@ __all__ = [
     "IllegalExpression",
     "abs",
     "add",
+    "axis",
     "cast",
     "compute",
     "div",
@@ -53,10 +55,12 @@ __all__ = [
     "minimum",
     "mul",
     "neg",
+    "place",
     "placeholder",
     "reduce_axis",
     "relu",
     "rsqrt",
+    "scatter",
     "sigmoid",
     "silu",
     "sqrt",

@@ -24,11 +24,16 @@ class Stored:
 
 @dataclass(frozen=True)
 class Output:
-    """How the output is stored. ``dtype`` defaults to that of what is reduced."""
+    """How the output is stored. ``dtype`` defaults to that of what is reduced.
+
+    ``shape`` follows from the left side; at affine positions it may be said, and is else the
+    least that holds all of them from 0 on.
+    """
 
     dtype: str | None = None
     strides: tuple[int, ...] | None = None
     alignment_bytes: int = 16
+    shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The grammar of the text form, by recursive descent. Evaluates nothing, knows no files.
 
 program   = statement { ";" statement } [ ";" ]
-statement = NAME "[" [ NAME { "," NAME } ] "]" ( "=" | "+=" | "max=" ) value
+statement = NAME "[" [ index { "," index } ] "]" ( "=" | "+=" | "max=" ) value
 value     = product { ( "+" | "-" ) product }
 product   = unary { ( "*" | "/" ) unary }
 unary     = "-" unary | atom
@@ -22,9 +22,11 @@ from autosched.te.error import IllegalExpression
 from autosched.te.lexer import Token, tokens
 from autosched.te.name import check_name
 from autosched.te.position import Position, axis_position, new_axis, position
+from autosched.te.scatter import left_side
 from autosched.te.tensor import Source
 from autosched.te.value import Value, call, cast, value
 from search_space.dtype import DTYPES
+from search_space.expr import Affine
 from search_space.workload import Axis, AxisKind, Reducer
 
 #: Parentheses, function calls and signs inside one another.
@@ -37,13 +39,17 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """``name[axes] sign body``, where ``name`` stands at ``offset`` of the text."""
+    """``name[axes] sign body``, where ``name`` stands at ``offset`` of the text.
+
+    ``places`` are the positions on the left where one is not a plain axis; else None.
+    """
 
     name: str
     axes: tuple[Axis, ...]
     sign: str
     body: Value
     offset: int
+    places: tuple[Affine, ...] | None = None
 
 
 @dataclass
@@ -57,6 +63,7 @@ class Parser:
     #: Axes that the values at hand may use; others of ``sizes`` are reduced over.
     left: tuple[Axis, ...] = ()
     reduces: bool = False
+    on_left: bool = False
     used: set[str] = field(default_factory=set)
     _place: int = 0
     _depth: int = 0
@@ -81,15 +88,21 @@ class Parser:
             if name.text in self.tensors or name.text in self.sizes:
                 raise IllegalExpression(f"{name.text!r} already names another thing")
         self._expect("[")
-        self.left = self._list("]", self._left_axis)
-        if len({axis.name for axis in self.left}) != len(self.left):
-            raise IllegalExpression("an axis stands twice on the left", self.path, name.offset)
+        self.on_left = True
+        positions = self._list("]", self._index)
+        self.on_left = False
+        with self._at(name.offset):
+            forms, self.left = left_side(name.text, positions)
+        plain = all(form.single is not None for form in forms)
         sign = self._expect(*REDUCERS)
         self.reduces = sign.text != "="
+        if sign.text == "max=" and not plain:
+            raise IllegalExpression("at affine positions only += reduces", self.path, sign.offset)
         body = self.value()
         if not self.at_end():
             self._expect(";")
-        return Statement(name.text, self.left, sign.text, body, name.offset)
+        places = None if plain else forms
+        return Statement(name.text, self.left, sign.text, body, name.offset, places)
 
     def value(self) -> Value:
         """Read a value."""
@@ -207,16 +220,9 @@ class Parser:
                 raise IllegalExpression(f"an index is an integer, not {token.text[:40]!r}")
             return position(int(token.text[:20]))
 
-    def _left_axis(self) -> Axis:
-        token = self._name("an axis")
-        if self.ahead.text not in (",", "]"):
-            raise IllegalExpression(
-                "the left side is indexed by plain axes", self.path, self.ahead.offset
-            )
-        with self._at(token.offset):
-            return self._known_axis(token, "spatial")
-
     def _axis(self, token: Token) -> Axis:
+        if self.on_left:
+            return self._known_axis(token, "spatial")
         for axis in self.left:
             if axis.name == token.text:
                 return axis

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from autosched.te.error import IllegalExpression
 from autosched.te.form import Form, Output, Stored
@@ -24,7 +24,7 @@ def form(workload: Workload) -> Form:
         sizes=workload.extents,
         inputs={t.name: Stored(t.shape, t.dtype, *_layout(t), t.constant) for t in workload.inputs},
         epilogue=epilogue,
-        output=Output(output.dtype, *_layout(output)),
+        output=Output(output.dtype, *_layout(output), _said_shape(workload)),
         precision=workload.precision,
     )
 
@@ -42,25 +42,32 @@ def block(form: Form) -> str:
     return "\n".join(lines) + "\n"
 
 
-def expression(expr: Expr, loosest: int = 0) -> str:
-    """Return ``expr`` infix; in parentheses if it binds less tightly than ``loosest``."""
-    known = derived(expr)
-    if known is not None:
-        return f"{known[0]}({expression(known[1])})"
-    match expr:
-        case Read(tensor, index):
-            return f"{tensor}[{','.join(affine(place) for place in index)}]"
-        case Const(number):
-            return repr(float(number)).removesuffix(".0")
-        case Cast(dtype, inner):
-            return f"{dtype}({expression(inner)})"
-        case Call(function, (left, right)) if function in _INFIX:
-            sign, tightness = _INFIX[function]
-            # Chains lean left, so the right operand binds tighter than its sign.
-            text = f"{expression(left, tightness)} {sign} {expression(right, tightness + 1)}"
-            return f"({text})" if tightness < loosest else text
-        case Call(function, args):
-            return f"{function}({', '.join(expression(arg) for arg in args)})"
+def expression(expr: Expr, loosest: int = 0, *, read: Callable[[Read], str] | None = None) -> str:
+    """Return ``expr`` infix; in parentheses if it binds less tightly than ``loosest``.
+
+    ``read`` writes the reads; by default with positions as ``affine`` writes them.
+    """
+
+    def write(expr: Expr, loosest: int = 0) -> str:
+        known = derived(expr)
+        if known is not None:
+            return f"{known[0]}({write(known[1])})"
+        match expr:
+            case Read(tensor, index):
+                return read(expr) if read else f"{tensor}[{','.join(map(affine, index))}]"
+            case Const(number):
+                return repr(float(number)).removesuffix(".0")
+            case Cast(dtype, inner):
+                return f"{dtype}({write(inner)})"
+            case Call(function, (left, right)) if function in _INFIX:
+                sign, tightness = _INFIX[function]
+                # Chains lean left, so the right operand binds tighter than its sign.
+                text = f"{write(left, tightness)} {sign} {write(right, tightness + 1)}"
+                return f"({text})" if tightness < loosest else text
+            case Call(function, args):
+                return f"{function}({', '.join(write(arg) for arg in args)})"
+
+    return write(expr, loosest)
 
 
 def affine(place: Affine) -> str:
@@ -87,13 +94,35 @@ def _statements(workload: Workload) -> tuple[list[str], str | None]:
         if _reads_at(last, accumulator) == {last.index}:
             renamed = _renamed(last.value, accumulator, last.output)
             plain = renamed == Read(last.output, last.index)
-            return [_statement(before[0], last.output)], None if plain else expression(renamed)
-    return [_statement(stage, stage.output) for stage in workload.stages], None
+            statement = _statement(workload, before[0], last.output)
+            return [statement], None if plain else expression(renamed)
+    return [_statement(workload, stage, stage.output) for stage in workload.stages], None
 
 
-def _statement(stage: Stage, name: str) -> str:
+def _statement(workload: Workload, stage: Stage, name: str) -> str:
     left = f"{name}[{','.join(affine(place) for place in stage.index)}]"
-    return f"{left} {_SIGNS[stage.reducer]} {expression(stage.value)}"
+    value = expression(stage.value, read=lambda read: _read(workload, read))
+    return f"{left} {_SIGNS[stage.reducer]} {value}"
+
+
+def _read(workload: Workload, read: Read) -> str:
+    """Write a read; a position that leaves its dimension without an offset gets one of 0."""
+    shape, places = workload.tensors[read.tensor].shape, []
+    for form, extent in zip(read.index, shape, strict=True):
+        low, high = form.bounds(workload.extents)
+        other = low < 0 or high >= extent or (form.single is not None and high != extent - 1)
+        places.append(affine(form) + "+0" * (other and bool(form.axes) and not form.constant))
+    return f"{read.tensor}[{','.join(places)}]"
+
+
+def _said_shape(workload: Workload) -> tuple[int, ...] | None:
+    """Return the shape of the output if its left side does not say it."""
+    last, extents = workload.stages[-1], workload.extents
+    plain = all(
+        form.single is not None and extents[form.single] == extent
+        for form, extent in zip(last.index, workload.output.shape, strict=True)
+    )
+    return None if plain else workload.output.shape
 
 
 def _reads_at(stage: Stage, tensor: str) -> set[tuple[Affine, ...]]:
@@ -114,7 +143,7 @@ def _layout(tensor: Tensor) -> tuple[tuple[int, ...] | None, int]:
 
 def _stored(how: Stored | Output) -> dict[str, object]:
     fields: dict[str, object] = {}
-    if isinstance(how, Stored):
+    if how.shape is not None:
         fields["shape"] = list(how.shape)
     if how.dtype is not None:
         fields["dtype"] = how.dtype

@@ -14,13 +14,14 @@ from autosched.te import printer
 from autosched.te.error import IllegalExpression
 from autosched.te.form import Form, Output, Stored
 from autosched.te.layout import default_store, stored
-from autosched.te.lower import with_constants, with_precision, workload
+from autosched.te.lower import element_axes, with_constants, with_precision, workload
 from autosched.te.name import fresh_name
 from autosched.te.parser import REDUCERS, Parser, Statement
-from autosched.te.position import axis_position, new_axis
+from autosched.te.position import Position, axis_position, new_axis
 from autosched.te.reduction import reduction
+from autosched.te.scatter import least_shape, place, scatter
 from autosched.te.tensor import Computed, Placeholder, Source, define, placeholder
-from search_space.expr import Cast
+from search_space.expr import Affine, Cast
 from search_space.workload import Axis, Precision, Workload
 
 
@@ -53,11 +54,16 @@ def read(form: Form) -> Workload:
     parser = Parser(form.expr, ("expr",), form.sizes, tensors)
     while True:
         statement = parser.statement()
-        computed = _define(statement)
+        computed = _define(statement, form.output.shape)
         tensors[statement.name] = computed
         if parser.at_end():
             break
-    result = _output(form, tensors, statement.axes, computed, parser.used)
+    result = _output(form, tensors, computed, parser.used)
+    if form.output.shape not in (None, result.shape):
+        raise IllegalExpression(
+            f"{result.name!r} has the shape {list(result.shape)} by its left side",
+            ("output", "shape"),
+        )
     _refuse_unused(form, result, tensors, parser.used)
     with _within("output"):
         lowered = workload(
@@ -84,9 +90,14 @@ def _input(name: str, how: Stored, form: Form) -> Placeholder:
         return placeholder(how.shape, name, how.dtype, how.strides, how.alignment_bytes)
 
 
-def _define(statement: Statement) -> Computed:
+def _define(statement: Statement, shape: tuple[int, ...] | None) -> Computed:
+    """Return the tensor of a statement; one at affine positions has ``shape`` if that is given."""
     name, body, reducer = statement.name, statement.body, REDUCERS[statement.sign]
     with _within("expr", offset=statement.offset):
+        if statement.places is not None:
+            index = tuple(_position(form, statement.axes) for form in statement.places)
+            extents = shape or least_shape(statement.places, statement.axes)
+            return (scatter if reducer else place)(extents, index, body, name)
         if reducer is None:
             return define(name, statement.axes, body)
         reduced = [axis for axis in body.axes if axis.kind == "reduction"]
@@ -98,16 +109,42 @@ def _define(statement: Statement) -> Computed:
         return define(name, statement.axes, reduction(reducer, body, places))
 
 
+def _position(form: Affine, axes: tuple[Axis, ...]) -> Position:
+    return Position(form, tuple(axis for axis in axes if axis.name in form.axes))
+
+
+def _element_axes(form: Form, result: Computed, used: set[str]) -> tuple[Axis, ...]:
+    """Return the axes of an epilogue: those on the left; for each affine position there an axis
+    of its own, which nothing but the epilogue uses, in the order of ``sizes``."""
+    if result.places is None:
+        return result.axes
+    own = {axis.name for axis in result.axes}
+    free = [Axis(n, e, "spatial") for n, e in form.sizes.items() if n not in used]
+    axes = []
+    for number, axis in enumerate(element_axes(result)):
+        if axis.name in own:
+            axes.append(axis)
+            continue
+        fitting = [one for one in free if one.extent == axis.extent]
+        if not fitting:
+            raise IllegalExpression(
+                f"the epilogue of {result.name!r} needs an axis of extent {axis.extent} in sizes, "
+                f"which nothing else uses, for dimension {number}",
+                ("epilogue",),
+            )
+        axes.append(fitting[0])
+        free.remove(fitting[0])
+    return tuple(axes)
+
+
 def _output(
-    form: Form,
-    tensors: Mapping[str, Source],
-    axes: tuple[Axis, ...],
-    result: Computed,
-    used: set[str],
+    form: Form, tensors: Mapping[str, Source], result: Computed, used: set[str]
 ) -> Computed:
     """Apply the epilogue, if there is one, to ``result``, which then goes by another name."""
     if form.epilogue is None:
         return result
+    axes = _element_axes(form, result, used)
+    used |= {axis.name for axis in axes}
     taken = frozenset((*tensors, *form.sizes))
     before = replace(result, name=fresh_name("acc", taken))
     scope = {**tensors, result.name: before}

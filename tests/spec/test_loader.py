@@ -154,7 +154,8 @@ def test_what_is_formatted_can_be_loaded(work: Workload) -> None:
         ),
         (
             EXPR + "  output: {constant: true}\n",
-            "7:12: workload.output.constant: unknown; known: dtype, strides, alignment_bytes",
+            "7:12: workload.output.constant: unknown; known: shape, dtype, strides, "
+            "alignment_bytes",
         ),
         (
             EXPR.replace("[8, 6]", "[8, 6], constant: 1"),
