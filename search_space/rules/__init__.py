@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from search_space.rules.contraction import contraction_sketches
-from search_space.rules.fill import filled
+from search_space.rules.gaps import filled
 from search_space.rules.gather import gather_sketches
 from search_space.sketch import Sketch
 from search_space.target import Target

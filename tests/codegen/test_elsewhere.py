@@ -10,7 +10,7 @@ from autosched.te.convolution import BY_NAME
 from measure.interpret import check
 from measure.measurement import Evidence
 from search_space.rules import sketches
-from search_space.rules.fill import NEST
+from search_space.rules.gaps import NEST
 from search_space.sample import random_choices
 from search_space.sketch import fill
 from search_space.workload import Workload
