@@ -119,6 +119,30 @@ def remainder(index: Index, divisor: int, extents: Extents) -> Index:
     return Index(((Remainder(rest, divisor), 1),))
 
 
+def joined(index: Index) -> Index:
+    """Return ``index`` with digits put together again: ``x % m + m * (x // m % n)`` is
+    ``x % (m * n)``, and ``x % m + m * (x // m)`` is ``x``."""
+    terms = dict(index.terms)
+    for atom, coefficient in index.terms:
+        if not isinstance(atom, Remainder):
+            continue
+        rest = Index(tuple((a, c) for a, c in terms.items() if a != atom), index.constant)
+        higher = Quotient(atom.value, atom.divisor)
+        if terms.get(higher) == coefficient * atom.divisor:
+            rest = rest + Index(((higher, -coefficient * atom.divisor),))
+            return joined(rest + atom.value.scale(coefficient))
+        for other, factor in rest.terms:
+            if (
+                isinstance(other, Remainder)
+                and other.value == Index(((higher, 1),))
+                and factor == coefficient * atom.divisor
+            ):
+                whole = Remainder(atom.value, atom.divisor * other.divisor)
+                digits = Index(((other, -factor), (whole, coefficient)))
+                return joined(rest + digits)
+    return index
+
+
 def _divide(index: Index, divisor: int) -> tuple[Index, Index]:
     whole = tuple((a, c // divisor) for a, c in index.terms if c % divisor == 0)
     rest = tuple((a, c) for a, c in index.terms if c % divisor)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from search_space import access
 from search_space.expr import Affine, Read
-from search_space.index import Index, axes_of, interval, remainder
+from search_space.index import Index, axes_of, interval, joined, remainder, substitute
 from search_space.nest import Nest
 
 
@@ -44,6 +44,8 @@ def address(nest: Nest, read: Read, *, load: bool) -> Address:
     total = Index()
     for form, stride in zip(read.index, tensor.strides, strict=True):
         total = total + _position(nest, form, load=load).scale(stride)
+    if not nest.inputs:
+        total = _filled(nest, read)
     base, step, mixed, vectors = Index(), Index(), Index(), dict[int, Index]()
     for atom, coefficient in total.terms:
         term = Index(((atom, coefficient),))
@@ -60,6 +62,18 @@ def address(nest: Nest, read: Read, *, load: bool) -> Address:
     touched = [g for c in conditions for g in groups_of(nest, c.index)]
     touched += [g for form in read.index for g in access.groups_in(nest, form)]
     return Address(base, vectors, step, mixed, conditions, tuple(sorted(set(touched))))
+
+
+def _filled(nest: Nest, read: Read) -> Index:
+    """Return the offset of a block of what is filled: one that lies densely and has been fused
+    has no need of its dimensions."""
+    named = {axis for form in read.index for axis in form.axes}
+    fused = {axis: form for axis, form in nest.definitions.items() if axis in named}
+    total = Index()
+    for form, stride in zip(read.index, nest.tensor[read.tensor].strides, strict=True):
+        total = total + replace(nest, definitions=fused).resolve(form).scale(stride)
+    ones = {name: Index() for name in nest.leaves if nest.extents[name] == 1}
+    return substitute(joined(total), {**nest.definitions, **ones}, nest.extents)
 
 
 def groups_of(nest: Nest, index: Index) -> tuple[int, ...]:

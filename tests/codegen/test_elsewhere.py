@@ -9,6 +9,7 @@ from autosched.codegen.render import render
 from autosched.te.convolution import BY_NAME
 from measure.interpret import check
 from measure.measurement import Evidence
+from search_space.index import Index, Quotient, Remainder, joined, variable
 from search_space.rules import sketches
 from search_space.rules.gaps import NEST
 from search_space.sample import random_choices
@@ -51,3 +52,25 @@ def test_transposed_convolutions(h200, op: str, how: dict[str, Any], everywhere:
             assert any(step.nest == NEST for step in schedule.steps)
             kernels = render(work, schedule, h200).kernels
             assert kernels[0].name.endswith("_fill")
+
+
+def test_digits_of_an_index_join_again() -> None:
+    x = variable("x")
+    tens = Index(((Quotient(x, 10), 1),))
+    digits = Index(((Remainder(x, 10), 3), (Remainder(tens, 7), 30), (Quotient(x, 70), 210)))
+    assert joined(digits) == x.scale(3)
+    apart = Index(((Remainder(x, 10), 3), (Remainder(tens, 7), 31)))
+    assert joined(apart) == apart
+
+
+def test_a_dense_output_is_filled_without_divisions(h200) -> None:
+    work = BY_NAME["conv_transpose2d"](
+        n=2, h=4, w=5, kh=3, kw=3, ci=16, co=16, stride=2, dilation=2, dtype="float16"
+    )
+    sketch = sketches(work, h200)[0]
+    choices = random_choices(sketch, h200, random.Random(0))
+    assert choices is not None
+    source = render(work, fill(sketch, choices), h200).kernels[0].source
+    assert "_fill(" in source
+    assert "//" not in source
+    assert "%" not in source
