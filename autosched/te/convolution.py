@@ -315,7 +315,10 @@ class _Lowering:
         batch = new_axis("n", how.n, "spatial")
         window = self._spatial(_OUTPUT[self.rank], self.output)
         g, o = [axis_position(a) for a in group], [axis_position(a) for a in outer]
-        c, taps = self._inputs(), self._taps()
+        c = self._inputs()
+        # Taps of extent 1 are axes too: they cost nothing, and a kernel of 1 is a window still.
+        names = zip(how.kernel, _TAPS[self.rank], strict=True)
+        taps = [reduce_axis(kernel, name) for kernel, name in names]
         places = []
         for d, (axis, tap) in enumerate(zip(window, taps, strict=True)):
             place = axis_position(axis) * self.stride[d] + tap * self.dilation[d]
@@ -325,7 +328,7 @@ class _Lowering:
         x_index = (axis_position(batch), *self._arranged([*g, *c], places))
         x = _read(x_shape, "X", how.dtype, x_index)
         product = x * self._weights(g, o, taps)
-        reduced = [p for p in (*taps, *c) if p.axes]
+        reduced = [*taps, *c]
         axes = self._ordered(batch, [*group, *outer], window)
         index = tuple(axis_position(axis) for axis in axes)
         return axes, define("acc", axes, sum(product, axis=reduced))[index]
@@ -354,16 +357,6 @@ class _Lowering:
         shape = [axis.extent for axis in axes]
         total = scatter(shape, left, x * self._weights(g, o, taps), "acc")
         return axes, total[tuple(axis_position(axis) for axis in axes)]
-
-    def _taps(self) -> list[Position]:
-        """Return the taps; those of extent 1 are no axes but where nothing else is summed."""
-        kernel = self.how.kernel
-        alone = self.how.depthwise and max(kernel) == 1
-        names = _TAPS[self.rank]
-        return [
-            reduce_axis(k, name) if k > 1 or (alone and name == names[-1]) else position(0)
-            for k, name in zip(kernel, names, strict=True)
-        ]
 
     def _shape(self, channels: list[int]) -> list[int]:
         window = list(self.how.extents)
