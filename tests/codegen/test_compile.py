@@ -129,6 +129,16 @@ def test_pointer_loads_are_16_byte_copies(pool, schedules, h200) -> None:
     assert "cp.async.ca.shared.global" not in ptx
 
 
+def test_packing_stores_16_bytes_a_thread(pool, schedules, h200) -> None:
+    workload = operators.matmul(200, 64, 1029, dtype="float16")  # rows of 1029: two bytes a load
+    typical = schedules.typical(workload, h200)
+    program = next(render(workload, x, h200) for sketch, x in typical if sketch.structure.packs)
+    ptx = pool.text(program, h200.triton_target)["kernel_pack_A"]["ptx"]
+    stores = re.findall(r"st\.global\S*", ptx)
+    assert stores
+    assert all(store == "st.global.v4.b32" for store in stores)
+
+
 @pytest.mark.parametrize("aligned", [8, 4, 2])
 def test_pointers_are_read_as_widely_as_they_are_aligned(
     aligned: int, pool, schedules, h200
