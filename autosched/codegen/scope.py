@@ -91,9 +91,9 @@ class Scope:
             name = self._declare(axis, text)
         elif alone:
             text = self._divided(nest, alone)
-            plain = text.split()[0] if text.count(" ") == 2 else None
-            around = (plain if isinstance(alone, Remainder) else None) or wrapped_axis(nest, index)
-            name = self.assign(f"{around or 'position'}_wrapped", text)
+            around = wrapped_axis(nest, index)
+            wish = f"{around}_wrapped" if around else f"{text.split()[0].strip('(')}_part"
+            name = self.assign(wish, text)
         else:
             name = index_text(index, str)
         self._vectors[index] = name

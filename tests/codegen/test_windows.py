@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from autosched import te
 from autosched.codegen.render import render
+from autosched.spec.loader import from_data
 from measure.interpret import check
 from measure.measurement import Evidence
 from search_space.program import Program
@@ -170,3 +171,26 @@ def test_taps_and_overlap_are_part_of_the_structure(h200) -> None:
     assert sketch.structure.masked
     unpadded = Convolution(2, 9, 7, 40, 24, padding=0).workload()
     assert not any(s.structure.masked for s in gathers(unpadded, h200))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"op": "conv_transpose2d", "kh": 4, "kw": 4, "pad": 1, "layout": "NHWC"},
+        {"op": "conv_transpose2d", "kh": 2, "kw": 2, "layout": "NCHW"},
+        {"op": "conv_transpose2d", "kh": 3, "kw": 2, "pad": 1, "output_pad": 1, "layout": "NHWC"},
+        {"op": "conv_transpose2d", "kh": 3, "kw": 3, "pad": 1, "dilation": 2, "layout": "NCHW"},
+    ],
+    ids=lambda fields: f"{fields['layout']}-{fields['kh']}x{fields['kw']}",
+)
+def test_transposed_convolutions_are_products_by_class(h200, fields) -> None:
+    spec = {"n": 1, "h": 5, "w": 4, "ci": 32, "co": 16, "stride": 2, "dtype": "float16"}
+    workload = from_data("row", {**spec, **fields, "epilogue": ["bias", "relu"]}).workload
+    found = gathers(workload, h200)
+    assert found
+    for sketch in found:
+        choices = random_choices(sketch, h200, random.Random(sketch.name))
+        assert choices is not None
+        program = render(workload, fill(sketch, choices), h200)
+        assert (workload.elsewhere is not None) == any("fill" in k.name for k in program.kernels)
+        assert_right(workload, program)
