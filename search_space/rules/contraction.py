@@ -13,7 +13,6 @@ from dataclasses import replace
 from search_space import access
 from search_space.apply import IllegalStep, replay
 from search_space.dtype import size_bytes
-from search_space.rules.fill import fill_steps, next_nest
 from search_space.rules.join import join_steps
 from search_space.rules.pack import (
     SQUARE,
@@ -220,7 +219,7 @@ def _register_variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
 def _peeled_variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
     """Yield the variants for large outputs once more, the end of an axis computed apart."""
     large = "descriptor" if "tma" in target.features else "pointer"
-    for side in () if blocks.workload.elsewhere is not None else SIDES:
+    for side in SIDES:
         if rest := rest_of(blocks, side, target):
             for variant in plain_variants(blocks.roles, target):
                 if variant.load == large and not variant.split and not variant.swap:
@@ -287,17 +286,14 @@ def _steps(blocks: Blocking, variant: Variant, target: Target) -> Iterator[Step]
     if variant.load == "pointer":
         yield Guard(whole[m], access.guard_mode(blocks.a, blocks.roles.a, m))
         yield Guard(whole[n], access.guard_mode(blocks.b, blocks.roles.b, n))
-    first = next_nest(blocks.workload)
-    yield from _data_steps(blocks, variant, inner, first_pack=first + variant.joins)
+    yield from _data_steps(blocks, variant, inner, first_pack=2 if variant.joins else 1)
     registers = variant.registers
     yield Tensorize(variant.swap, registers) if variant.dot else ReduceLate()
     yield CacheWrite(variant.store, Open("parts") if _has_parts(variant) else 1)
     yield Pipeline(Open("stages"))
     yield Warps(Open("warps"))
-    if blocks.workload.elsewhere is not None:
-        yield from fill_steps(blocks.workload)
     if variant.joins:
-        yield from join_steps(blocks, target, first)
+        yield from join_steps(blocks, target)
     if variant.peel:
         yield from rest_steps(blocks, variant.peel, variant.load)
 

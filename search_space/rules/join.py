@@ -15,8 +15,8 @@ LEAST_BLOCK, LARGEST_BLOCK = 128, 1024
 LARGEST_ROW = 256
 
 
-def join_steps(blocks: Blocking, target: Target, nest: int) -> Iterator[Step]:
-    """Yield the steps of ``nest``: the block's axes in blocks again, the rest on the grid."""
+def join_steps(blocks: Blocking, target: Target) -> Iterator[Step]:
+    """Yield the steps of nest 1: the block's axes in blocks again, the rest on the grid."""
     rows, columns = blocks.m, blocks.n
     total = math.prod(blocks.workload.output.shape)
     block = _clamp(_power_below(total // target.multiprocessors), LEAST_BLOCK, LARGEST_BLOCK)
@@ -24,14 +24,14 @@ def join_steps(blocks: Blocking, target: Target, nest: int) -> Iterator[Step]:
     height = _clamp(_power_above(rows.extent), 1, max(1, block // width))
     for name, axes in blocks.fused.items():
         if name in (rows.name, columns.name):
-            yield Fuse(tuple(axis.name for axis in axes), name, nest=nest)
+            yield Fuse(tuple(axis.name for axis in axes), name, nest=1)
     names = {(axis, end): blocks.name(axis, end) for axis in (rows, columns) for end in "01"}
-    yield Split(rows.name, names[rows, "0"], names[rows, "1"], height, nest=nest)
-    yield Split(columns.name, names[columns, "0"], names[columns, "1"], width, nest=nest)
-    yield Tile(((names[rows, "1"],), (names[columns, "1"],)), nest=nest)
+    yield Split(rows.name, names[rows, "0"], names[rows, "1"], height, nest=1)
+    yield Split(columns.name, names[columns, "0"], names[columns, "1"], width, nest=1)
+    yield Tile(((names[rows, "1"],), (names[columns, "1"],)), nest=1)
     others = tuple(axis.name for axis in blocks.others)
-    yield Bind((*others, names[rows, "0"], names[columns, "0"]), nest=nest)
-    yield Warps(4, nest=nest)
+    yield Bind((*others, names[rows, "0"], names[columns, "0"]), nest=1)
+    yield Warps(4, nest=1)
 
 
 def _clamp(value: int, low: int, high: int) -> int:
