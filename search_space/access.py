@@ -52,6 +52,23 @@ def reordered(
     return tuple(replace(stage, value=rewrite(stage.value, change)) for stage in stages)
 
 
+def replaced(stages: Sequence[Stage], old: Read, new: Read) -> tuple[Stage, ...]:
+    """Return ``stages`` reading and storing ``new`` where they read and store ``old``."""
+
+    def change(expr: Expr) -> Expr:
+        return new if expr == old else expr
+
+    def target(stage: Stage) -> tuple[str, tuple[Affine, ...]]:
+        read = change(Read(stage.output, stage.index))
+        assert isinstance(read, Read)
+        return read.tensor, read.index
+
+    return tuple(
+        replace(s, output=target(s)[0], index=target(s)[1], value=rewrite(s.value, change))
+        for s in stages
+    )
+
+
 def tile_axes_in(nest: Nest, index: Index) -> tuple[str, ...]:
     """Return the tile axes that occur in ``index``, sorted."""
     return tuple(sorted({name for name in axes_of(index) if name in nest.tile_axes}))
@@ -105,13 +122,22 @@ def guard_mode(tensor: Tensor, read: Read, axis: Axis) -> Literal["mask", "wrap"
 
 
 def check_box(nest: Nest, step: CacheRead | CacheWrite, read: Read, *, store: bool) -> None:
-    """Refuse unless the block of ``read`` is a box that a descriptor can address."""
+    """Refuse unless the block of ``read`` is a box that a descriptor can address.
+
+    The copy engine reads zero out of a tensor's range, and stores nothing there; it knows nothing
+    of axes. A spatial axis that overhangs is harmless in a load, whatever is read there: those
+    points are dropped by the store. A reduction axis must overhang past the dimension's own end,
+    and zeros where positions leave the tensor are right in sums of products alone.
+    """
     tensor = nest.tensor[read.tensor]
     if not nest.groups:
         refuse(step, "nothing is tiled yet")
     _check_descriptor_layout(step, tensor)
     for number, form in enumerate(read.index):
         _check_box_dimension(nest, step, tensor, number, form, store=store)
+    _check_box_groups(nest, step, read)
+    if not store and leaves(nest, read) and not _sums_products(nest, read):
+        refuse(step, f"{tensor.name!r} is left, and zeros there are not what is meant")
     last_bytes = box(nest, read)[-1] * size_bytes(tensor.dtype)
     if last_bytes < DESCRIPTOR_ALIGNMENT_BYTES:
         refuse(step, f"the last box dimension of {tensor.name!r} holds {last_bytes} bytes, not 16")
@@ -142,11 +168,41 @@ def _check_box_dimension(
         refuse(step, f"dimension {number} of {tensor.name!r} does not step by 1 in one tile axis")
     overhangs = nest.ancestors(form) & set(nest.overhangs)
     for axis in overhangs:
-        if not _ends_with(nest, form, axis, tensor.shape[number]):
+        harmless = not store and nest.kinds[axis] == "spatial"
+        if not harmless and not _ends_with(nest, form, axis, tensor.shape[number]):
             refuse(step, f"{axis!r} overhangs within dimension {number} of {tensor.name!r}")
     low, high = interval(nest.resolve(form), nest.extents)
     if store and not overhangs and (low < 0 or high >= tensor.shape[number]):
         refuse(step, f"dimension {number} of {tensor.name!r} is left")
+
+
+def _check_box_groups(nest: Nest, step: Step, read: Read) -> None:
+    """Refuse a box that holds a part of a tile group, or its axes in another order: reshaped, it
+    would not be the block."""
+    along = [a for form in read.index for a in tile_axes_in(nest, nest.resolve(form))]
+    for number in dict.fromkeys(nest.group_of(axis) for axis in along):
+        assert number is not None
+        wanted = [axis for axis in nest.groups[number] if nest.extents[axis] > 1]
+        at = along.index(wanted[0]) if wanted[0] in along else 0
+        if along[at : at + len(wanted)] != wanted:
+            refuse(step, f"the box of {read.tensor!r} does not run along {', '.join(wanted)}")
+
+
+def leaves(nest: Nest, read: Read) -> bool:
+    """Whether some point of the computation reads out of the tensor's range."""
+    shape = nest.tensor[read.tensor].shape
+    within = replace(
+        nest,
+        definitions={a: d for a, d in nest.definitions.items() if a not in nest.overhangs},
+    )
+    bounds = (interval(within.resolve(form), nest.extents) for form in read.index)
+    return any(low < 0 or high >= e for (low, high), e in zip(bounds, shape, strict=True))
+
+
+def _sums_products(nest: Nest, read: Read) -> bool:
+    """Whether everything that reads like ``read`` sums products of two reads."""
+    users = [stage for stage in nest.statements if read in reads(stage.value)]
+    return all(product(stage) is not None for stage in users)
 
 
 def _ends_with(nest: Nest, form: Affine, axis: str, extent: int) -> bool:

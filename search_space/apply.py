@@ -38,8 +38,10 @@ from search_space.steps import (
     Tile,
     Unroll,
     Vectorize,
+    View,
     Warps,
 )
+from search_space.view import view
 from search_space.workload import Axis, Workload
 
 __all__ = ["IllegalStep", "apply", "replay"]
@@ -282,6 +284,7 @@ _RULES: dict[type[Any], Callable[[Nest, Any], tuple[Nest, ...]]] = {
     Tile: _tile,
     Order: _order,
     Pack: pack,
+    View: view,
     Peel: peel,
     Guard: _guard,
     Vectorize: _vectorize,

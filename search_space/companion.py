@@ -113,7 +113,13 @@ def _join(nest: Nest, step: SplitReduction, parts: int) -> Nest:
 def _undecided(nest: Nest) -> Nest:
     """Return ``nest`` with every decision taken back, for the nest that follows it."""
     return Nest(
-        nest.name, nest.axes, nest.tensors, nest.intermediates, nest.statements, nest.precision
+        nest.name,
+        nest.axes,
+        nest.tensors,
+        nest.intermediates,
+        nest.statements,
+        nest.precision,
+        views=nest.views,
     )
 
 

@@ -62,6 +62,8 @@ class Nest:
     turn: int = 0
     #: The tensors that were packed, by the name of their packed copies.
     packed: Mapping[str, str] = field(default_factory=dict)
+    #: The buffers that views are of, by the views' names.
+    views: Mapping[str, str] = field(default_factory=dict)
     #: The grid axis that stands for a share of a reduction, and the buffer in which its programs
     #: count themselves where the last to arrive joins the shares.
     part: str = ""
@@ -126,6 +128,10 @@ class Nest:
         """The stored tensors that are read, in the order of ``tensors``."""
         used = {read.tensor for stage in self.statements for read in reads(stage.value)}
         return tuple(t for t in self.tensors if t.name in used and t.name not in self.intermediates)
+
+    def buffer(self, tensor: str) -> str:
+        """Return the name of the buffer that holds ``tensor``: itself, or what it is a view of."""
+        return self.views.get(tensor, tensor)
 
     def resolve(self, form: Affine | str, instead: Mapping[str, Index] | None = None) -> Index:
         """Return an index, or an axis by name, in terms of leaves; leaves of extent 1 are 0.

@@ -107,7 +107,9 @@ def _check(step: str, key: str, kind: str, value: Any) -> None:
     elif kind == "bool":
         good = type(value) is bool
     elif kind == "tuple[int, ...]":
-        good = isinstance(value, list) and all(type(v) is int and 0 <= v < 16 for v in value)
+        good = _is_small(value)
+    elif kind == "tuple[tuple[int, ...], ...]":
+        good = isinstance(value, list) and all(_is_small(group) for group in value)
     elif kind == "tuple[str, ...]":
         good = isinstance(value, list) and all(_is_name(v) for v in value)
     elif kind == "tuple[tuple[str, ...], ...]":
@@ -128,6 +130,10 @@ def _check(step: str, key: str, kind: str, value: Any) -> None:
 _SKETCH = re.compile(r"[A-Za-z0-9_.+-]{1,120}")
 #: Names of steps reach source text, where these mean something else.
 RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "tl", "triton"})
+
+
+def _is_small(value: Any) -> bool:
+    return isinstance(value, list) and all(type(v) is int and 0 <= v < 16 for v in value)
 
 
 def _is_integer(value: Any) -> bool:

@@ -141,6 +141,25 @@ class Pack:
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """Address a tensor, an input or the output, through other dimensions: ``into`` is another name
+    for the same memory. Dimension n of the view is made of the dimensions ``dims[n]``, outermost
+    first, which must lie within one another.
+
+    ``phases`` gives a step for each dimension: one that is read at ``2*x + r`` and has phase 2
+    is counted in twos, so that x steps by 1. What is left, r % 2, moves the last dimension where
+    that lies directly within (``[h, w, c]`` becomes ``[2, h / 2, w / 2, 2 c]``), and is a
+    dimension in front of all others elsewhere.
+    """
+
+    tensor: str
+    into: str
+    dims: tuple[tuple[int, ...], ...]
+    phases: tuple[int, ...] = ()
+    nest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CacheWrite:
     """Write the output's tile by pointers or by a descriptor, in ``parts`` slices of its last
     dimension; an epilogue is evaluated slice by slice."""
@@ -251,6 +270,7 @@ Step = (
     | Vectorize
     | CacheRead
     | Pack
+    | View
     | CacheWrite
     | Tensorize
     | ReduceLate
@@ -273,6 +293,7 @@ STEPS: dict[str, type[Any]] = {
         Vectorize,
         CacheRead,
         Pack,
+        View,
         CacheWrite,
         Tensorize,
         ReduceLate,

@@ -213,7 +213,7 @@ def _bracketed(text: str) -> str:
 
 def _descriptor_load(scope: Scope, nest: Nest, read: Read, space: Space) -> str:
     text = f"{scope.descriptor(nest, read)}.load([{_coordinates(scope, nest, read)}])"
-    order = tuple(g for form in read.index for g in access.groups_in(nest, form))
+    order = _groups_along(nest, read)
     if len(order) < len(read.index):
         shape = ", ".join(str(nest.group_extent(g)) for g in order)
         text = f"{text}.reshape({shape})"
@@ -222,13 +222,19 @@ def _descriptor_load(scope: Scope, nest: Nest, read: Read, space: Space) -> str:
 
 def _descriptor_store(scope: Scope, nest: Nest, target: Read, value: str, space: Space) -> None:
     name = scope.descriptor(nest, target)
-    order = tuple(g for form in target.index for g in access.groups_in(nest, form))
+    order = _groups_along(nest, target)
     box = access.box(nest, target)
     if order != space:
         value = f"{value}.T"
     if len(box) != len(order):
         value = f"{value}.reshape({', '.join(map(str, box))})"
     scope.lines.add(f"{name}.store([{_coordinates(scope, nest, target)}], {value})")
+
+
+def _groups_along(nest: Nest, read: Read) -> Space:
+    """Return the tile groups of a box, outermost first: several dimensions may be of one group."""
+    along = (g for form in read.index for g in access.groups_in(nest, form))
+    return tuple(dict.fromkeys(along))
 
 
 def _coordinates(scope: Scope, nest: Nest, read: Read) -> str:

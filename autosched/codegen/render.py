@@ -44,7 +44,8 @@ def render(workload: Workload, schedule: Schedule, target: Target) -> Program:
 
 def _traffic(nest: Nest) -> Traffic:
     written = {t.name for t in (*nest.workspaces, nest.output)} | {nest.counter} - {""}
-    return Traffic(frozenset(t.name for t in nest.inputs), frozenset(written))
+    inputs = {nest.buffer(tensor.name) for tensor in nest.inputs}
+    return Traffic(frozenset(inputs), frozenset(nest.buffer(name) for name in written))
 
 
 def _kernel(nest: Nest, target: Target, prepares: bool) -> Kernel:
@@ -72,7 +73,7 @@ def _buffers(workload: Workload, nests: Sequence[Nest]) -> tuple[Buffer, ...]:
 def _workspaces(workload: Workload, nest: Nest) -> Iterator[Buffer]:
     for tensor in nest.workspaces:
         yield _buffer(tensor, "workspace")
-    if nest.output.name != workload.output.name:
+    if nest.buffer(nest.output.name) != workload.output.name:
         yield _buffer(nest.output, "workspace", zeroed=nest.atomic)
     if nest.counter:
         yield Buffer(nest.counter, (points(nest),), (1,), "int32", "workspace", kept_zero=True)

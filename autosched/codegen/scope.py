@@ -62,14 +62,16 @@ class Scope:
 
     def pointer(self, tensor: str) -> str:
         """Return the parameter that holds the address of ``tensor``."""
-        self.parameters.setdefault(tensor, PointerArgument(tensor))
+        self.parameters.setdefault(tensor, PointerArgument(self.nest.buffer(tensor)))
         return tensor
 
     def descriptor(self, nest: Nest, read: Read) -> str:
         """Return the parameter that holds the descriptor for the block of ``read``."""
         tensor = nest.tensor[read.tensor]
         box = access.box(nest, read)
-        argument = DescriptorArgument(tensor.name, tensor.shape, tensor.strides, box)
+        argument = DescriptorArgument(
+            nest.buffer(tensor.name), tensor.shape, tensor.strides, box
+        )
         for name, known in self.parameters.items():
             if known == argument:
                 return name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from search_space.rules.box import box_sketches
 from search_space.rules.contraction import contraction_sketches
 from search_space.rules.gaps import filled
 from search_space.rules.gather import gather_sketches
@@ -19,7 +20,7 @@ class NoSketch(ValueError):
 
 
 #: Every rule: from a workload and a target to sketches, or to a sentence on why there are none.
-RULES = (contraction_sketches, gather_sketches)
+RULES = (contraction_sketches, box_sketches, gather_sketches)
 
 
 def sketches(workload: Workload, target: Target) -> tuple[Sketch, ...]:

@@ -95,7 +95,7 @@ def legal_sketches(
 ) -> tuple[Sketch, ...]:
     """Return the sketches of those ``variants`` that are legal."""
     built = (_sketch(blocks, variant, target) for variant in variants)
-    return tuple(sketch for sketch in built if _is_legal(sketch))
+    return tuple(sketch for sketch in built if is_legal(sketch))
 
 
 def _variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
@@ -185,7 +185,7 @@ def plain_variants(roles: Contraction, target: Target, *, swaps: bool = False) -
             continue
         if swaps:
             yield Variant(load, store, swap=True)
-        if _pays_to_split(roles, target) and not roles.whole:
+        if pays_to_split(roles, target) and not roles.whole:
             for swap in (False, True)[: 1 + swaps]:
                 for share in SHARES:
                     yield Variant(load, store, split=share, swap=swap)
@@ -193,7 +193,7 @@ def plain_variants(roles: Contraction, target: Target, *, swaps: bool = False) -
 
 def _row_variants(roles: Contraction, target: Target) -> Iterator[Variant]:
     splits: tuple[Share | None, ...] = (None, "counter")
-    for split in splits if _pays_to_split(roles, target) else splits[:1]:
+    for split in splits if pays_to_split(roles, target) else splits[:1]:
         yield Variant("pointer", "pointer", split=split, dot=False)
 
 
@@ -226,14 +226,14 @@ def _peeled_variants(blocks: Blocking, target: Target) -> Iterator[Variant]:
                     yield replace(variant, peel=rest)
 
 
-def _pays_to_split(roles: Contraction, target: Target) -> bool:
+def pays_to_split(roles: Contraction, target: Target) -> bool:
     """Whether the reduction is long and blocks of 128 x 128 leave multiprocessors idle."""
     rows, columns = (-(-extent_of(axes) // 128) for axes in (roles.m, roles.n))
     blocks = extent_of(roles.batch) * rows * columns
     return extent_of(roles.k) >= 512 and blocks < 2 * target.multiprocessors
 
 
-def _is_legal(sketch: Sketch) -> bool:
+def is_legal(sketch: Sketch) -> bool:
     """Try one point of the space: what a variant may not do, it may not do anywhere in it."""
     middle = {choice.name: choice.domain[len(choice.domain) // 2] for choice in sketch.choices}
     middle |= {name: 1 for name in ("parts",) if name in middle}

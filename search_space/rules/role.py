@@ -176,12 +176,19 @@ def fused_blocking(workload: Workload, roles: Contraction, *, taps: bool) -> Blo
     fused = dict[str, tuple[Axis, ...]]()
     chosen = list[Axis]()
     for axes in sides:
-        if len(axes) > 1:
-            name = _fused_name(workload, axes)
-            fused[name] = axes
-            axes = (Axis(name, extent_of(axes), axes[0].kind),)
-        chosen.append(axes[0])
+        made, axis = fuse(workload, axes)
+        fused |= made
+        chosen.append(axis)
     return Blocking(workload, roles, chosen[0], chosen[1], chosen[2], fused)
+
+
+def fuse(workload: Workload, axes: tuple[Axis, ...]) -> tuple[dict[str, tuple[Axis, ...]], Axis]:
+    """Return the axis that runs over all combinations of ``axes``, and what it is fused of: nothing
+    where there is but one."""
+    if len(axes) == 1:
+        return {}, axes[0]
+    name = _fused_name(workload, axes)
+    return {name: axes}, Axis(name, extent_of(axes), axes[0].kind)
 
 
 def _plainly(axis: Axis, read: Read) -> bool:

@@ -128,7 +128,8 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
 
 def block_inputs(blocks: Blocking) -> Iterator[str]:
     """Yield the epilogue's inputs that run along both M and N and lie as the output does."""
-    workload, sides = blocks.workload, {blocks.m.name, blocks.n.name}
+    workload = blocks.workload
+    sides = {axis.name for side in (blocks.m, blocks.n) for axis in blocks.parts(side)}
     for read in (r for stage in workload.stages[1:] for r in reads(stage.value)):
         tensor = workload.tensors[read.tensor]
         is_block = sides <= {form.single for form in read.index}

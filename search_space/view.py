@@ -1,0 +1,162 @@
+"""Views: a tensor addressed through other dimensions than it was declared with. Nothing is copied.
+
+A view is a tensor of the nest like any other, with strides of its own into the same buffer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from search_space import access
+from search_space.demand import names_of, need_fresh
+from search_space.expr import Affine, Read
+from search_space.index import Index, from_affine, interval, quotient, remainder
+from search_space.nest import Nest
+from search_space.refusal import refuse
+from search_space.steps import View
+from search_space.workload import Axis, Tensor
+
+
+@dataclass(frozen=True)
+class _Dimension:
+    """One dimension of a view: its extent, its stride in elements, and what indexes it."""
+
+    extent: int
+    stride: int
+    form: Affine
+
+
+def view(nest: Nest, step: View) -> tuple[Nest, ...]:
+    """Return the nest that addresses a tensor through the view."""
+    need_fresh(nest, step, step.into)
+    read = _the_access(nest, step)
+    tensor = nest.tensor[step.tensor]
+    phases = step.phases or (1,) * len(tensor.shape)
+    if sorted(d for group in step.dims for d in group) != list(range(len(tensor.shape))):
+        refuse(step, f"{step.dims} does not name each of {len(tensor.shape)} dimensions once")
+    if len(phases) != len(tensor.shape) or min(phases, default=1) < 1:
+        refuse(step, f"{phases} are no steps of {len(tensor.shape)} dimensions")
+    parts = _Parts(nest, step, tensor, read)
+    for number, phase in enumerate(phases):
+        parts.cut(number, phase)
+    dimensions = [*parts.front, *(parts.joined(group) for group in step.dims)]
+    made = replace(
+        tensor,
+        name=step.into,
+        shape=tuple(d.extent for d in dimensions),
+        strides=tuple(d.stride for d in dimensions),
+    )
+    seen = Read(step.into, tuple(d.form for d in dimensions))
+    return (
+        replace(
+            nest,
+            axes=(*nest.axes, *parts.axes),
+            definitions={**nest.definitions, **parts.definitions},
+            tensors=(*nest.tensors, made),
+            statements=access.replaced(nest.statements, read, seen),
+            views={**nest.views, step.into: nest.buffer(step.tensor)},
+        ),
+    )
+
+
+def _the_access(nest: Nest, step: View) -> Read:
+    last = nest.statements[-1]
+    if step.tensor == last.output:
+        return Read(last.output, last.index)
+    found = access.reads_of(nest, step.tensor)
+    if len(found) != 1:
+        names = names_of(nest.inputs)
+        refuse(step, f"{step.tensor!r} is read at {len(found)} positions; inputs: {names}")
+    return found[0]
+
+
+class _Parts:
+    """The dimensions of a tensor, each cut in two where it is walked through in steps."""
+
+    def __init__(self, nest: Nest, step: View, tensor: Tensor, read: Read) -> None:
+        self.nest, self.step, self.tensor = nest, step, tensor
+        self.dims = [
+            _Dimension(*of) for of in zip(tensor.shape, tensor.strides, read.index, strict=True)
+        ]
+        #: The phases that became dimensions of their own.
+        self.front: list[_Dimension] = []
+        self.axes: list[Axis] = []
+        self.definitions: dict[str, Index] = {}
+
+    def cut(self, number: int, phase: int) -> None:
+        """Count dimension ``number`` in steps of ``phase``: position = phase * whole + rest.
+
+        The rest goes to the last dimension where that one lies directly within, else to a
+        dimension of its own; it vanishes where it is always 0.
+        """
+        if phase == 1:
+            return
+        extent, stride, form = self._fields(number)
+        steps = Affine.of({a: c // phase for a, c in form.terms if c % phase == 0})
+        moves = {a: c for a, c in form.terms if c % phase and self.nest.extents[a] > 1}
+        over = Affine.of(moves, form.constant)
+        whole, rest = self._divided(number, over, phase)
+        if extent % phase and rest != Affine(()):
+            refuse(self.step, f"dimension {number} of {extent} does not end with a step of {phase}")
+        self.dims[number] = _Dimension(-(-extent // phase), stride * phase, steps + whole)
+        if rest == Affine(()):
+            return
+        within = self.dims[-1]
+        if number == len(self.dims) - 2 and stride == within.extent * within.stride:
+            self._need_inside(len(self.dims) - 1)
+            self.dims[-1] = _Dimension(
+                phase * within.extent, within.stride, within.form + rest.scale(within.extent)
+            )
+        else:
+            self.front.append(_Dimension(phase, stride, rest))
+
+    def joined(self, group: tuple[int, ...]) -> _Dimension:
+        """Return dimensions that lie within one another as one."""
+        if not group:
+            refuse(self.step, "a dimension of the view is made of none")
+        *outer, last = group
+        total, form = self.dims[last].extent, self.dims[last].form
+        for number in reversed(outer):
+            extent, stride, own = self._fields(number)
+            if stride != total * self.dims[last].stride:
+                refuse(self.step, f"dimensions {group} of {self.tensor.name!r} leave gaps")
+            form, total = form + own.scale(total), total * extent
+        for number in group[1:]:
+            self._need_inside(number)
+        return _Dimension(total, self.dims[last].stride, form)
+
+    def _fields(self, number: int) -> tuple[int, int, Affine]:
+        held = self.dims[number]
+        return held.extent, held.stride, held.form
+
+    def _need_inside(self, number: int) -> None:
+        """Refuse positions past a dimension's ends, which would be others' in the view."""
+        extent, _, form = self._fields(number)
+        low, high = interval(self.nest.resolve(form), self.nest.extents)
+        if low < 0 or high >= extent:
+            refuse(self.step, f"dimension {number} of {self.tensor.name!r} is left")
+
+    def _divided(self, number: int, over: Affine, phase: int) -> tuple[Affine, Affine]:
+        """Return ``over // phase`` and ``over % phase``, as axes of their own where they are not
+        affine."""
+        if not over.terms:
+            return Affine((), over.constant // phase), Affine((), over.constant % phase)
+        first = self.nest.statements[0]
+        if not set(over.axes) <= set(self.nest.reduction_axes(first)):
+            refuse(self.step, f"dimension {number} of {self.tensor.name!r} steps by less in a block")
+        low, high = over.bounds(self.nest.extents)
+        shift = max(0, -(low // phase))
+        value = from_affine(over) + Index((), shift * phase)
+        extents = self.nest.extents
+        names = [f"{self.step.into}_{part}{number}" for part in ("step", "phase")]
+        need_fresh(self.nest, self.step, *names)
+        found: Mapping[str, Index] = {
+            names[0]: quotient(value, phase, extents),
+            names[1]: remainder(value, phase, extents),
+        }
+        self.definitions |= found
+        most = (math.ceil((high + 1) / phase) + shift, phase)
+        self.axes += [Axis(n, e, "reduction") for n, e in zip(names, most, strict=True)]
+        return Affine.axis(names[0]) + Affine((), -shift), Affine.axis(names[1])
