@@ -59,9 +59,8 @@ def replaced(stages: Sequence[Stage], old: Read, new: Read) -> tuple[Stage, ...]
         return new if expr == old else expr
 
     def target(stage: Stage) -> tuple[str, tuple[Affine, ...]]:
-        read = change(Read(stage.output, stage.index))
-        assert isinstance(read, Read)
-        return read.tensor, read.index
+        is_old = Read(stage.output, stage.index) == old
+        return (new.tensor, new.index) if is_old else (stage.output, stage.index)
 
     return tuple(
         replace(s, output=target(s)[0], index=target(s)[1], value=rewrite(s.value, change))
@@ -180,9 +179,10 @@ def _check_box_groups(nest: Nest, step: Step, read: Read) -> None:
     """Refuse a box that holds a part of a tile group, or its axes in another order: reshaped, it
     would not be the block."""
     along = [a for form in read.index for a in tile_axes_in(nest, nest.resolve(form))]
-    for number in dict.fromkeys(nest.group_of(axis) for axis in along):
-        assert number is not None
-        wanted = [axis for axis in nest.groups[number] if nest.extents[axis] > 1]
+    for group in nest.groups:
+        wanted = [axis for axis in group if nest.extents[axis] > 1]
+        if not set(wanted) & set(along):
+            continue
         at = along.index(wanted[0]) if wanted[0] in along else 0
         if along[at : at + len(wanted)] != wanted:
             refuse(step, f"the box of {read.tensor!r} does not run along {', '.join(wanted)}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from search_space import access
 from search_space.nest import Nest, Via
+from search_space.rules.box import Boxes, box_structure, boxes_of
 from search_space.rules.peel import Rest, Side
 from search_space.rules.role import (
     Blocking,
@@ -27,7 +28,8 @@ from search_space.workload import Axis, Workload
 
 @dataclass(frozen=True)
 class Description:
-    """A contraction as scheduled: its structure, and every choice of ``sketch.CHOICES``."""
+    """A contraction as scheduled: its structure, and every choice of ``sketch.CHOICES``; of a side
+    with several axes the choices of these instead."""
 
     structure: Structure
     choices: dict[str, int]
@@ -39,7 +41,8 @@ def describe(workload: Workload, nests: Sequence[Nest]) -> Description | None:
     roles, nest = contraction(workload), nests[0]
     if isinstance(roles, str) or not nest.tensorized:
         return None
-    blocks = _blocks(workload, roles, nest)
+    boxes = _boxes(workload, roles, nest)
+    blocks = boxes.blocks if boxes else _blocks(workload, roles, nest)
     share: Share | None = None
     if nest.part:
         share = "counter" if nest.counter else "atomic" if nest.atomic else "workspace"
@@ -52,9 +55,20 @@ def describe(workload: Workload, nests: Sequence[Nest]) -> Description | None:
         pack_a=roles.a.tensor in nest.packed.values(),
         pack_b=roles.b.tensor in nest.packed.values(),
         peel=_rest(nest, nests[1:], blocks),
-        kind="gather" if blocks.fused else "contraction",
+        kind="box" if boxes else "gather" if blocks.fused else "contraction",
     )
+    if boxes:
+        return Description(box_structure(boxes, variant), _box_choices(nest, boxes))
     return Description(structure_of(blocks, variant), _choices(nest, blocks))
+
+
+def _boxes(workload: Workload, roles: Contraction, nest: Nest) -> Boxes | None:
+    """Return the boxes that the copy engine brings in, if it reads through windows."""
+    if not roles.windowed:
+        return None
+    boxes = boxes_of(workload, roles)
+    is_read = not isinstance(boxes, str) and _load(nest, boxes.pixels.tensor) == "descriptor"
+    return boxes if is_read and not isinstance(boxes, str) else None
 
 
 def _blocks(workload: Workload, roles: Contraction, nest: Nest) -> Blocking:
@@ -67,9 +81,12 @@ def _blocks(workload: Workload, roles: Contraction, nest: Nest) -> Blocking:
 
 
 def _load(nest: Nest, tensor: str) -> Via:
-    """Return how a tensor, or its packed copy, comes on chip."""
-    names = [copy for copy, original in nest.packed.items() if original == tensor]
-    return nest.cache_reads.get(names[0] if names else tensor, "pointer")
+    """Return how a tensor, its packed copy or a view comes on chip."""
+    for name, via in nest.cache_reads.items():
+        stored = nest.buffer(name)
+        if nest.packed.get(stored, stored) == tensor:
+            return via
+    return "pointer"
 
 
 def _rest(nest: Nest, others: Sequence[Nest], blocks: Blocking) -> Rest | None:
@@ -82,6 +99,12 @@ def _rest(nest: Nest, others: Sequence[Nest], blocks: Blocking) -> Rest | None:
             m, n, k = (_held(end, x) for x in (blocks.m, blocks.n, blocks.k))
             return Rest(side, at, axis.extent - at, m, n, k, end.stages)
     return None
+
+
+def _box_choices(nest: Nest, boxes: Boxes) -> dict[str, int]:
+    held = _choices(nest, boxes.blocks)
+    del held["tile_n" if boxes.last else "tile_m"]
+    return held | {name: _held(nest, axis) for name, axis in boxes.along}
 
 
 def _choices(nest: Nest, blocks: Blocking) -> dict[str, int]:

@@ -126,15 +126,15 @@ def _box_pixels(case: Case) -> Number:
 def _odd_box(case: Case) -> Number:
     low, high = BOX_PIXELS
     refused = case.tile_m < 0
-    for pixels, _, extent, _ in _box_sides(case):
-        refused = refused | (pixels > high) | (pixels < min(low, covering(extent, 1)))
+    for pixels, _, _, _ in _box_sides(case):
+        refused = refused | (pixels > high) | (pixels < low)
     return refused
 
 
 def _wasted_box(case: Case) -> Number:
     refused = case.tile_m < 0
     for pixels, boxes, extent, least in _box_sides(case):
-        is_least = pixels <= max(least, min(BOX_PIXELS[0], covering(extent, 1)))
+        is_least = pixels <= max(least, BOX_PIXELS[0])
         refused = refused | ((pixels * boxes >= BOX_WASTE * extent) & ~is_least)
     return refused
 

@@ -88,8 +88,8 @@ class _Parts:
     def cut(self, number: int, phase: int) -> None:
         """Count dimension ``number`` in steps of ``phase``: position = phase * whole + rest.
 
-        The rest goes to the last dimension where that one lies directly within, else to a
-        dimension of its own; it vanishes where it is always 0.
+        The rest goes to the last dimension where that one lies directly within and is never left,
+        else to a dimension of its own; it vanishes where it is always 0.
         """
         if phase == 1:
             return
@@ -104,8 +104,8 @@ class _Parts:
         if rest == Affine(()):
             return
         within = self.dims[-1]
-        if number == len(self.dims) - 2 and stride == within.extent * within.stride:
-            self._need_inside(len(self.dims) - 1)
+        inner = len(self.dims) - 1
+        if number == inner - 1 and stride == within.extent * within.stride and self._inside(inner):
             self.dims[-1] = _Dimension(
                 phase * within.extent, within.stride, within.form + rest.scale(within.extent)
             )
@@ -131,11 +131,15 @@ class _Parts:
         held = self.dims[number]
         return held.extent, held.stride, held.form
 
-    def _need_inside(self, number: int) -> None:
-        """Refuse positions past a dimension's ends, which would be others' in the view."""
+    def _inside(self, number: int) -> bool:
+        """Whether no position is past the ends of a dimension."""
         extent, _, form = self._fields(number)
         low, high = interval(self.nest.resolve(form), self.nest.extents)
-        if low < 0 or high >= extent:
+        return low >= 0 and high < extent
+
+    def _need_inside(self, number: int) -> None:
+        """Refuse positions past a dimension's ends, which would be others' in the view."""
+        if not self._inside(number):
             refuse(self.step, f"dimension {number} of {self.tensor.name!r} is left")
 
     def _divided(self, number: int, over: Affine, phase: int) -> tuple[Affine, Affine]:
@@ -145,7 +149,7 @@ class _Parts:
             return Affine((), over.constant // phase), Affine((), over.constant % phase)
         first = self.nest.statements[0]
         if not set(over.axes) <= set(self.nest.reduction_axes(first)):
-            refuse(self.step, f"dimension {number} of {self.tensor.name!r} steps by less in a block")
+            refuse(self.step, f"dimension {number} of {self.tensor.name!r} has no whole steps")
         low, high = over.bounds(self.nest.extents)
         shift = max(0, -(low // phase))
         value = from_affine(over) + Index((), shift * phase)

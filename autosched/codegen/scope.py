@@ -69,9 +69,7 @@ class Scope:
         """Return the parameter that holds the descriptor for the block of ``read``."""
         tensor = nest.tensor[read.tensor]
         box = access.box(nest, read)
-        argument = DescriptorArgument(
-            nest.buffer(tensor.name), tensor.shape, tensor.strides, box
-        )
+        argument = DescriptorArgument(nest.buffer(tensor.name), tensor.shape, tensor.strides, box)
         for name, known in self.parameters.items():
             if known == argument:
                 return name

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from search_space import access
 from search_space.expr import Affine, Read
+from search_space.limits import BOX_PIXELS
 from search_space.rules.contraction import (
     CTAS,
     GROUP,
@@ -25,8 +26,8 @@ from search_space.rules.contraction import (
     pays_to_split,
 )
 from search_space.rules.join import join_steps
-from search_space.rules.pack import packing_steps, wants_k_major
-from search_space.rules.role import Blocking, Contraction, contraction, extent_of, fuse
+from search_space.rules.pack import is_plain, packing_steps, wants_k_major
+from search_space.rules.role import Blocking, Contraction, contraction, fuse
 from search_space.rules.variant import Share, Variant, Via, block_inputs, structure_of
 from search_space.sketch import Choice, Side, Sketch, Structure
 from search_space.steps import (
@@ -110,17 +111,19 @@ def box_sketches(workload: Workload, target: Target) -> tuple[Sketch, ...] | str
     boxes = boxes_of(workload, roles)
     if isinstance(boxes, str):
         return boxes
+    if is_plain(boxes.blocks, target):
+        return "the product is formed without tensor cores, which pointers feed as well"
     built = (_sketch(boxes, variant, target) for variant in _variants(boxes, target))
     return tuple(sketch for sketch in built if is_legal(sketch)) or "no variant is legal"
 
 
 def boxes_of(workload: Workload, roles: Contraction) -> Boxes | str:
     """Choose the axes of boxes, or return one sentence on why there are none."""
-    if len(roles.windowed) != 1:
-        return f"{len(roles.windowed)} operands are read through windows, boxes take one"
+    if not roles.windowed:
+        return "no operand is read through windows"
     if roles.whole:
         return f"a block holds the whole of {roles.whole[0].name!r}"
-    (pixels,) = roles.windowed
+    pixels = max(roles.windowed, key=lambda read: _slides(read, workload))
     weights = roles.b if pixels == roles.a else roles.a
     own, others = (roles.m, roles.n) if pixels == roles.a else (roles.n, roles.m)
     plain = [x for x in roles.k if all(_dimension(r, x) is not None for r in (pixels, weights))]
@@ -138,6 +141,13 @@ def boxes_of(workload: Workload, roles: Contraction) -> Boxes | str:
     fused, side = fuse(workload, tuple(axis for _, axis in along))
     m, n = (side, channels) if pixels == roles.a else (channels, side)
     return Boxes(Blocking(workload, roles, m, n, k, fused), pixels, weights, along)
+
+
+def _slides(read: Read, workload: Workload) -> int:
+    """Return how many positions the windows of ``read`` take: one for each point of the output."""
+    inside = {name for form in workload.stages[0].index for name in form.axes}
+    moved = {name for form in read.index if form.single is None for name in form.axes}
+    return math.prod(workload.extents[name] for name in inside & moved)
 
 
 def _dimension(read: Read, axis: Axis) -> int | None:
@@ -162,7 +172,8 @@ def _along(read: Read, own: tuple[Axis, ...]) -> tuple[tuple[str, Axis], ...] | 
     names = ["tile_i", *("tile_d", "tile_y", "tile_x")[4 - len(axes) :]] if images else []
     names = names or ["tile_d", "tile_y", "tile_x"][3 - len(axes) :]
     if len(names) != len(axes):
-        return f"a box has at most {4 if images else 3} axes, {read.tensor!r} runs along {len(axes)}"
+        most = 4 if images else 3
+        return f"a box has at most {most} axes, {read.tensor!r} runs along {len(axes)}"
     return tuple(zip(names, axes, strict=True))
 
 
@@ -175,7 +186,7 @@ def _channels(workload: Workload, weights: Read, others: tuple[Axis, ...]) -> Ax
     plain = [axis for axis in others if _dimension(weights, axis) is not None]
     last = workload.stages[-1].index[-1].single
     found = [axis for axis in plain if axis.name == last]
-    return (found or sorted(plain, key=lambda axis: -axis.extent) or [None])[0]
+    return max(found or plain, key=lambda axis: axis.extent, default=None)
 
 
 def _variants(boxes: Boxes, target: Target) -> Iterator[Variant]:
@@ -306,9 +317,15 @@ def _choices(boxes: Boxes, variant: Variant) -> tuple[Choice, ...]:
     domains: dict[str, tuple[int, ...]] = {
         name: _covering(PIXELS[name], axis.extent) for name, axis in boxes.along
     }
+    if math.prod(domain[-1] for domain in domains.values()) < BOX_PIXELS[0]:
+        domains["tile_x"] = tuple(v for v in PIXELS["tile_x"] if v <= BOX_PIXELS[0])
+    depths = _covering(TILE_K, boxes.blocks.k.extent)
+    if max(_phases(boxes, boxes.pixels)) > 1:
+        # A view in phases has the channels of several pixels in a row: blocks end with a pixel.
+        depths = tuple(d for d in depths if boxes.blocks.k.extent % d == 0) or depths
     domains |= {
         boxes.channel_choice: _covering(TILE_N, boxes.channels.extent),
-        "tile_k": _covering(TILE_K, boxes.blocks.k.extent),
+        "tile_k": depths,
         "stages": STAGES,
         "warps": WARPS,
         "group": GROUP,

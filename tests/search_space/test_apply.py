@@ -171,16 +171,17 @@ def test_peeled_nests_write_every_element_once(extents: list[int], data: st.Data
     assert sorted(written) == list(range(workload.extents[axis]))
 
 
-def test_a_descriptor_reads_past_an_end_that_is_the_tensors_alone() -> None:
+def test_a_descriptor_stores_past_an_end_that_is_the_tensors_alone() -> None:
     tiled = (
         Split("ib", "i0", "i1", 16),
         Split("ir", "i0", "i1", 16, 1),
         *(Split(x, f"{x}0", f"{x}1", 32, nest) for x in "jk" for nest in (0, 1)),
         *(Tile((("i1",), ("j1",), ("k1",)), nest) for nest in (0, 1)),
     )
-    after(Peel("i", "ib", "ir", 88), *tiled, CacheRead("A", "descriptor", 1))
-    with pytest.raises(IllegalStep, match="'ib' overhangs within dimension 0 of 'A'"):
-        after(Peel("i", "ib", "ir", 88), *tiled, CacheRead("A", "descriptor"))
+    after(Peel("i", "ib", "ir", 88), *tiled, CacheWrite("descriptor", nest=1))
+    after(Peel("i", "ib", "ir", 88), *tiled, CacheRead("A", "descriptor"))
+    with pytest.raises(IllegalStep, match="'ib' overhangs within dimension 0 of 'C'"):
+        after(Peel("i", "ib", "ir", 88), *tiled, CacheWrite("descriptor"))
 
 
 def test_what_is_reduced_again_is_not_peeled() -> None:
