@@ -129,7 +129,7 @@ class Scope:
         for axis in self.nest.definitions:
             index = self.nest.resolve(axis)
             atom = _divided_atom(index)
-            if atom and set(axes_of(index)) <= set(deciding):
+            if atom and atom not in self.scalars and set(axes_of(index)) <= set(deciding):
                 name = self.names.fresh(axis) if axis in self.ranges else axis
                 self.range(name, index_text(index, str, names=self.scalars))
                 self.scalars[atom] = name
