@@ -15,7 +15,7 @@ from search_space import access
 from search_space.companion import pack, peel, split_reduction
 from search_space.demand import integer, names_of, need_free, need_fresh
 from search_space.expr import Read, reads
-from search_space.index import Index, Quotient, Remainder, axes_of, variable
+from search_space.index import axes_of, parts_of, variable
 from search_space.nest import Nest, initial_nests
 from search_space.refusal import IllegalStep, refuse
 from search_space.schedule import Schedule
@@ -100,18 +100,10 @@ def _fuse(nest: Nest, step: Fuse) -> tuple[Nest, ...]:
     kinds = {_kind(nest, axis) for axis in step.axes}
     if len(kinds) > 1:
         refuse(step, f"{', '.join(step.axes)} are not all of one kind")
-    total = math.prod(nest.extents[axis] for axis in step.axes)
-    definitions, inner = dict(nest.definitions), total
-    for axis in step.axes:
-        extent = nest.extents[axis]
-        inner //= extent
-        whole = Index(((Quotient(variable(step.fused), inner), 1),))
-        part = whole if inner > 1 else variable(step.fused)
-        definitions[axis] = (
-            Index(((Remainder(part, extent), 1),)) if inner * extent < total else part
-        )
-    axes = (*nest.axes, Axis(step.fused, total, kinds.pop()))
-    return (replace(nest, axes=axes, definitions=definitions),)
+    extents = [nest.extents[axis] for axis in step.axes]
+    parts = zip(step.axes, parts_of(step.fused, extents), strict=True)
+    axes = (*nest.axes, Axis(step.fused, math.prod(extents), kinds.pop()))
+    return (replace(nest, axes=axes, definitions={**nest.definitions, **dict(parts)}),)
 
 
 def _bind(nest: Nest, step: Bind) -> tuple[Nest, ...]:

@@ -6,7 +6,8 @@ that a range is known for every form and divisions can be resolved or shown to b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from search_space.expr import Affine
@@ -69,6 +70,18 @@ def variable(name: str) -> Index:
 def from_affine(form: Affine) -> Index:
     """Return an affine form of an expression as an Index."""
     return Index(tuple((Var(name), c) for name, c in form.terms), form.constant)
+
+
+def parts_of(fused: str, extents: Sequence[int]) -> list[Index]:
+    """Return the axes of ``extents``, outermost first, over whose combinations ``fused`` counts."""
+    inner = total = math.prod(extents)
+    parts = []
+    for extent in extents:
+        inner //= extent
+        whole = Index(((Quotient(variable(fused), inner), 1),)) if inner > 1 else variable(fused)
+        is_first = inner * extent == total
+        parts.append(whole if is_first else Index(((Remainder(whole, extent), 1),)))
+    return parts
 
 
 def axes_of(index: Index) -> Iterator[str]:

@@ -169,7 +169,7 @@ class Nest:
 
     def reduction_axes(self, stage: Stage) -> tuple[str, ...]:
         """Return the axes of the workload that a statement reduces over."""
-        left = {name for form in stage.index for name in form.axes}
+        left = {name for form in stage.index for name in self.ancestors(form)}
         used = {n for read in reads(stage.value) for form in read.index for n in form.axes}
         return tuple(axis.name for axis in self.axes if axis.name in used - left)
 

@@ -6,13 +6,13 @@ A view is a tensor of the nest like any other, with strides of its own into the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from search_space import access
 from search_space.demand import names_of, need_fresh
 from search_space.expr import Affine, Read
-from search_space.index import Index, from_affine, interval, quotient, remainder
+from search_space.index import Index, axes_of, from_affine, interval, parts_of, quotient, remainder
 from search_space.nest import Nest
 from search_space.refusal import refuse
 from search_space.steps import View
@@ -77,8 +77,12 @@ class _Parts:
 
     def __init__(self, nest: Nest, step: View, tensor: Tensor, read: Read) -> None:
         self.nest, self.step, self.tensor = nest, step, tensor
+        forms = [
+            Affine.of({a: c for a, c in form.terms if nest.extents[a] > 1}, form.constant)
+            for form in read.index
+        ]
         self.dims = [
-            _Dimension(*of) for of in zip(tensor.shape, tensor.strides, read.index, strict=True)
+            _Dimension(*of) for of in zip(tensor.shape, tensor.strides, forms, strict=True)
         ]
         #: The phases that became dimensions of their own.
         self.front: list[_Dimension] = []
@@ -95,8 +99,7 @@ class _Parts:
             return
         extent, stride, form = self._fields(number)
         steps = Affine.of({a: c // phase for a, c in form.terms if c % phase == 0})
-        moves = {a: c for a, c in form.terms if c % phase and self.nest.extents[a] > 1}
-        over = Affine.of(moves, form.constant)
+        over = Affine.of({a: c for a, c in form.terms if c % phase}, form.constant)
         whole, rest = self._divided(number, over, phase)
         if extent % phase and rest != Affine(()):
             refuse(self.step, f"dimension {number} of {extent} does not end with a step of {phase}")
@@ -116,16 +119,36 @@ class _Parts:
         """Return dimensions that lie within one another as one."""
         if not group:
             refuse(self.step, "a dimension of the view is made of none")
-        *outer, last = group
+        held = [n for n in group if not self._is_one(n)] or [group[-1]]
+        *outer, last = held
         total, form = self.dims[last].extent, self.dims[last].form
         for number in reversed(outer):
             extent, stride, own = self._fields(number)
             if stride != total * self.dims[last].stride:
                 refuse(self.step, f"dimensions {group} of {self.tensor.name!r} leave gaps")
             form, total = form + own.scale(total), total * extent
-        for number in group[1:]:
+        for number in held[1:]:
             self._need_inside(number)
-        return _Dimension(total, self.dims[last].stride, form)
+        return _Dimension(total, self.dims[last].stride, self._fused(held) or form)
+
+    def _is_one(self, number: int) -> bool:
+        """Whether a dimension has one element alone, and that one is read."""
+        extent, _, form = self._fields(number)
+        return extent == 1 and self.nest.resolve(form) == Index()
+
+    def _fused(self, group: Sequence[int]) -> Affine | None:
+        """Return the axis that runs over dimensions which are read at what it was fused of."""
+        axes = [self.dims[n].form.single for n in group]
+        extents = [self.dims[n].extent for n in group]
+        definitions, nest = self.nest.definitions, self.nest
+        names = set[str]()
+        for axis, extent in zip(axes, extents, strict=True):
+            if axis is None or nest.extents[axis] != extent or axis not in definitions:
+                return None
+            names |= set(axes_of(definitions[axis]))
+        fused = names.pop()
+        parts = [definitions[axis] for axis in axes if axis is not None]
+        return Affine.axis(fused) if parts == parts_of(fused, extents) else None
 
     def _fields(self, number: int) -> tuple[int, int, Affine]:
         held = self.dims[number]
