@@ -78,7 +78,7 @@ class _Parts:
     def __init__(self, nest: Nest, step: View, tensor: Tensor, read: Read) -> None:
         self.nest, self.step, self.tensor = nest, step, tensor
         forms = [
-            Affine.of({a: c for a, c in form.terms if nest.extents[a] > 1}, form.constant)
+            Affine.of({a: c for a, c in form.terms if nest.resolve(a) != Index()}, form.constant)
             for form in read.index
         ]
         self.dims = [
@@ -134,7 +134,7 @@ class _Parts:
     def _is_one(self, number: int) -> bool:
         """Whether a dimension has one element alone, and that one is read."""
         extent, _, form = self._fields(number)
-        return extent == 1 and self.nest.resolve(form) == Index()
+        return extent == 1 and self._resolved(form) == Index()
 
     def _fused(self, group: Sequence[int]) -> Affine | None:
         """Return the axis that runs over dimensions which are read at what it was fused of."""
@@ -143,12 +143,17 @@ class _Parts:
         definitions, nest = self.nest.definitions, self.nest
         names = set[str]()
         for axis, extent in zip(axes, extents, strict=True):
-            if axis is None or nest.extents[axis] != extent or axis not in definitions:
+            if axis is None or axis not in definitions or nest.extents[axis] != extent:
                 return None
             names |= set(axes_of(definitions[axis]))
         fused = names.pop()
         parts = [definitions[axis] for axis in axes if axis is not None]
         return Affine.axis(fused) if parts == parts_of(fused, extents) else None
+
+    def _resolved(self, form: Affine) -> Index:
+        known = {**self.nest.definitions, **self.definitions}
+        axes = (*self.nest.axes, *self.axes)
+        return replace(self.nest, axes=axes, definitions=known).resolve(form)
 
     def _fields(self, number: int) -> tuple[int, int, Affine]:
         held = self.dims[number]
@@ -157,7 +162,7 @@ class _Parts:
     def _inside(self, number: int) -> bool:
         """Whether no position is past the ends of a dimension."""
         extent, _, form = self._fields(number)
-        low, high = interval(self.nest.resolve(form), self.nest.extents)
+        low, high = interval(self._resolved(form), self.nest.extents)
         return low >= 0 and high < extent
 
     def _need_inside(self, number: int) -> None:

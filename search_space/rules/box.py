@@ -26,7 +26,7 @@ from search_space.rules.contraction import (
     pays_to_split,
 )
 from search_space.rules.join import join_steps
-from search_space.rules.pack import is_plain, packing_steps, wants_k_major
+from search_space.rules.pack import is_plain, packing_steps, padded_row_bytes, wants_k_major
 from search_space.rules.role import Blocking, Contraction, contraction, fuse
 from search_space.rules.variant import Share, Variant, Via, block_inputs, structure_of
 from search_space.sketch import Choice, Side, Sketch, Structure
@@ -119,11 +119,12 @@ def box_sketches(workload: Workload, target: Target) -> tuple[Sketch, ...] | str
 
 def boxes_of(workload: Workload, roles: Contraction) -> Boxes | str:
     """Choose the axes of boxes, or return one sentence on why there are none."""
-    if not roles.windowed:
+    slides = {read: _slides(read, workload) for read in roles.windowed}
+    if not any(slides.values()):
         return "no operand is read through windows"
     if roles.whole:
         return f"a block holds the whole of {roles.whole[0].name!r}"
-    pixels = max(roles.windowed, key=lambda read: _slides(read, workload))
+    pixels = max(slides, key=lambda read: slides[read])
     weights = roles.b if pixels == roles.a else roles.a
     own, others = (roles.m, roles.n) if pixels == roles.a else (roles.n, roles.m)
     plain = [x for x in roles.k if all(_dimension(r, x) is not None for r in (pixels, weights))]
@@ -144,10 +145,11 @@ def boxes_of(workload: Workload, roles: Contraction) -> Boxes | str:
 
 
 def _slides(read: Read, workload: Workload) -> int:
-    """Return how many positions the windows of ``read`` take: one for each point of the output."""
+    """Return how many positions windows take along the axes of the output that move them, 0 where
+    none does."""
     inside = {name for form in workload.stages[0].index for name in form.axes}
     moved = {name for form in read.index if form.single is None for name in form.axes}
-    return math.prod(workload.extents[name] for name in inside & moved)
+    return math.prod(workload.extents[name] for name in inside & moved) if inside & moved else 0
 
 
 def _dimension(read: Read, axis: Axis) -> int | None:
@@ -276,7 +278,7 @@ def _data_steps(boxes: Boxes, variant: Variant) -> Iterator[Step]:
         dims = tuple((d,) for d in order)
         if variant.pack_b if read == blocks.roles.b else variant.pack_a:
             source = blocks.fresh(f"{tensor.name}_packed")
-            yield Pack(tensor.name, source, order)
+            yield Pack(tensor.name, source, order, padded_row_bytes(tensor, order))
             yield from packing_steps(tensor, order, nest)
             nest, phases = nest + 1, tuple(phases[d] for d in order)
             dims = tuple((d,) for d in range(len(order)))
