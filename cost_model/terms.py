@@ -15,6 +15,7 @@ import numpy as np
 from cost_model import machine as rates
 from cost_model.machine import Machine, machine
 from cost_model.plain_dot import issue_clocks, shared_clocks
+from cost_model.stream import work
 from cost_model.traffic import (
     TRANSPOSED_READS,
     Column,
@@ -90,6 +91,8 @@ class Times:
 def times(case: Case, rows: int) -> Times:
     """Return the terms of the prediction, each an array [rows]."""
     unit = machine(case.structure, case.target)
+    if case.structure.streams:
+        return _stream_times(case, rows, unit)
     busy, turn = _turn_us(case, unit)
     start = rates.START_US[case.structure.load] + _latency_us(case, unit) + _load_us(case, unit)
     store = _store_us(case, unit)
@@ -102,6 +105,17 @@ def times(case: Case, rows: int) -> Times:
     shared = _either(traffic, memory) + start + DRAIN_US
     total = _either(np.maximum(alone, occupied), shared) + join + launch
     terms = (compute, np.maximum(alone, occupied), traffic, memory, join, launch, total)
+    return Times(*(np.broadcast_to(np.asarray(term, float), (rows,)) for term in terms))
+
+
+def _stream_times(case: Case, rows: int, unit: Machine) -> Times:
+    """Return the terms where blocks are not multiplied: ``compute`` is what lanes issue."""
+    part = work(case, unit)
+    join, launch = _join_us(case, unit), _launch_us(case, unit)
+    busiest = np.maximum(part.issue_us, part.alone_us)
+    shared = _either(part.l2_us, part.hbm_us) + rates.START_US["pointer"] + DRAIN_US
+    total = _either(busiest + rates.START_US["pointer"], shared) + join + launch
+    terms = (part.issue_us, busiest, part.l2_us, part.hbm_us, join, launch, total)
     return Times(*(np.broadcast_to(np.asarray(term, float), (rows,)) for term in terms))
 
 

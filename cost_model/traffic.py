@@ -6,6 +6,7 @@ broadcast to one. Knows rates of no device, only its sizes.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from search_space.dtype import size_bytes
 
 #: Share of its time for which a program without a dot has its loads in flight.
 UNSTAGED_TURNS = 0.9
+#: Blocks of one tensor that a turn asks for before it needs the first of them.
+AHEAD = 4
 #: What a byte brought into shared memory takes of its rate over a byte read by the dots.
 #: Measured on an H200: 128 x 128 blocks of float16, two programs to a multiprocessor, multiply as
 #: fast as 128 x 256 (65536 x 1024 x 1024: 200.4 us against 200.1), so they cannot be bound by it.
@@ -44,8 +47,21 @@ def queued(case: Case) -> Any:
 
 
 def block_bytes(case: Case) -> Column:
-    """Bytes of the operands of one turn of the K loop: ``tile_k * (tile_m * a + tile_n * b)``."""
+    """Bytes of the operands of one turn of the K loop: ``tile_k * (tile_m * a + tile_n * b)``, or
+    those of the blocks that are loaded where none are multiplied."""
+    if case.structure.streams:
+        return _streamed_bytes(case, case.structure.steps)
     return np.asarray(1.0 * case.tile_k * (case.tile_m * case.a_bytes + case.tile_n * case.b_bytes))
+
+
+def _streamed_bytes(case: Case, most: int) -> Column:
+    """Bytes of the blocks that a turn loads, of each tensor ``most`` blocks at the most."""
+    tiles = {side: getattr(case, f"tile_{side}") for side in "mnk"}
+    total: Any = np.zeros(np.shape(case.tile_m))
+    for stream in case.structure.streams:
+        block = stream.element_bytes * math.prod(1.0 * tiles[side] for side in stream.along)
+        total = total + min(stream.loads, most) * block
+    return np.asarray(total)
 
 
 def l2_bytes(case: Case) -> Column:
@@ -85,6 +101,9 @@ def hbm_bytes(case: Case, l2_kept_bytes: float) -> Column:
     misses half. What windows share of an operand counts once.
     """
     s = case.structure
+    if s.streams:
+        once = sum(stream.elements * stream.element_bytes for stream in s.streams)
+        return np.asarray(np.zeros(np.shape(case.tile_m)) + once + output_bytes(case))
     rows = np.minimum(case.group, case.tiles_m)
     together = case.target.multiprocessors * resident(case)
     wide = np.clip(together // (rows * case.split), 1, case.tiles_n)
@@ -101,7 +120,7 @@ def hbm_bytes(case: Case, l2_kept_bytes: float) -> Column:
 def output_bytes(case: Case) -> float:
     """Bytes of the output written once and of what the epilogue reads."""
     s = case.structure
-    return float(s.batch * s.m * s.n * size_bytes(s.output_dtype) + s.epilogue_bytes)
+    return float(s.batch * s.m * s.n * s.copies * size_bytes(s.output_dtype) + s.epilogue_bytes)
 
 
 def peeled_elements(case: Case) -> float:
@@ -131,7 +150,7 @@ def split_bytes(case: Case) -> Column:
     A workspace holds a slot per part; atomics clear, add to and read a single one.
     """
     s = case.structure
-    one = 4.0 * s.batch * s.m * s.n
+    one = 4.0 * s.batch * s.m * s.n * s.copies
     if s.split == "none":
         return np.zeros(np.shape(case.tile_m))
     slots = case.split + 2.0 if s.split == "atomic" else 2.0 * case.split
@@ -147,12 +166,17 @@ def in_flight_bytes(case: Case) -> Column:
     active = np.minimum(programs(case), case.target.multiprocessors)
     beside = np.minimum(resident(case), queued(case))
     turns = np.maximum(case.stages - 1, 0.5) if case.structure.dot else UNSTAGED_TURNS
+    if case.structure.streams:
+        return np.asarray(active * beside * turns * _streamed_bytes(case, AHEAD))
     return np.asarray(active * beside * turns * block_bytes(case))
 
 
 def contiguous_bytes(case: Case) -> Column:
     """Bytes in a row of a block as stored, the shorter of a and b."""
     s = case.structure
+    if s.streams:
+        size = min(stream.element_bytes for stream in s.streams)
+        return np.asarray(1.0 * getattr(case, f"tile_{s.lanes}") * size)
     a_row = (case.tile_k if s.a_k_major else case.tile_m) * case.a_bytes
     b_row = (case.tile_k if s.b_k_major else case.tile_n) * case.b_bytes
     return np.asarray(1.0 * np.minimum(a_row, b_row))

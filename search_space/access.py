@@ -250,7 +250,7 @@ def row_bytes(tensor: Tensor) -> int:
     A tensor whose last stride is not 1 has rows of one element.
     """
     size = size_bytes(tensor.dtype)
-    if tensor.strides[-1] != 1:
+    if tensor.strides[-1:] != (1,):
         return size
     return math.gcd(16, tensor.alignment_bytes, *(s * size for s in tensor.strides[:-1]))
 

@@ -222,6 +222,24 @@ def _unroll(nest: Nest, step: Unroll) -> tuple[Nest, ...]:
     return (replace(nest, unrolled=(*nest.unrolled, step.axis)),)
 
 
+def _check_repeated(nest: Nest) -> None:
+    """Refuse to repeat statements for each step of a spatial axis where blocks are cut in other
+    ways already."""
+    if not nest.repeated:
+        return
+    facts = {
+        "the product is computed on the tensor cores": nest.tensorized,
+        f"it is stored in {nest.parts} parts": nest.parts > 1,
+        "it is stored by a descriptor": nest.store == "descriptor",
+        "programs share the reduction": bool(nest.part),
+    }
+    for fact, holds in facts.items():
+        if holds:
+            raise IllegalStep(
+                f"{nest.name}: spatial axis {nest.repeated[0]!r} is unrolled, but {fact}"
+            )
+
+
 def _pipeline(nest: Nest, step: Pipeline) -> tuple[Nest, ...]:
     stages = integer(step, "stages", step.stages)
     if stages > 16:
@@ -237,16 +255,17 @@ def _warps(nest: Nest, step: Warps) -> tuple[Nest, ...]:
 
 
 def _check_finished(nest: Nest) -> None:
-    taken = {*nest.grid, *nest.tile_axes}
+    taken = {*nest.grid, *nest.tile_axes, *nest.unrolled}
     for axis in nest.leaves:
         if axis not in taken and _kind(nest, axis) == "spatial" and nest.extents[axis] > 1:
             raise IllegalStep(
                 f"{nest.name}: spatial axis {axis!r} is neither on the grid nor in a block"
             )
+    _check_repeated(nest)
     if not nest.groups:
         raise IllegalStep(f"{nest.name}: nothing is tiled")
     _check_whole(nest)
-    if not nest.grid:
+    if not nest.grid and "spatial" in nest.kinds.values():
         raise IllegalStep(f"{nest.name}: nothing is bound to the grid")
     access.check_block_sizes(nest, LARGEST_BLOCK)
 

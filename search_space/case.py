@@ -33,6 +33,9 @@ DEFAULTS: dict[str, int] = {
     "ctas": 1,
 }
 
+#: The same of the sides of a block that is not multiplied: it need not have them.
+PLAIN_DEFAULTS = {"tile_m": 1, "tile_n": 1, "tile_k": 1}
+
 #: Rows of one wgmma instruction; four warps issue it together (PTX ISA, wgmma.mma_async).
 WGMMA_ROWS = 64
 #: Registers beside the accumulators: 26 with descriptors, 40 to 90 with pointers (measured on
@@ -43,6 +46,8 @@ REGISTERS_OF_ROWS = 20
 #: Registers of a plain dot beside as many again as its accumulators, and the most it can do with:
 #: 32 accumulators took 96, 64 took 158 to 207, and 128 took 208 to 255 with at most a few spilled.
 PLAIN_DOT_REGISTERS, PLAIN_DOT_MOST_REGISTERS = 32, 127
+#: Loads of single elements, squared, that take one register for each element of a thread.
+SINGLE_LOADS = 110
 #: Shared memory that the hardware keeps for itself per resident block on sm_80 and later.
 RESERVED_SHARED_BYTES = 1024
 
@@ -161,7 +166,8 @@ def case_for(
     least: Mapping[str, int] = MappingProxyType({}),
 ) -> Case:
     """Return the case of ``choices``; a choice that is not among them has its default."""
-    held = {name: choices.get(name, default) for name, default in DEFAULTS.items()}
+    defaults = DEFAULTS if structure.dot else DEFAULTS | PLAIN_DEFAULTS
+    held = {name: choices.get(name, default) for name, default in defaults.items()}
     least, blocks = dict(least), dict[str, Number]()
     for name, sides, extent in (
         ("m", structure.m_sides, structure.m),
@@ -223,6 +229,8 @@ def registers_estimate(case: Case) -> Number:
     A plain dot holds operands of a few steps of K as well, until registers run out.
     """
     words = size_bytes(case.structure.accumulator_dtype) // 4
+    if case.structure.streams:
+        return _stream_registers(case)
     if not case.structure.dot:
         return _row_registers(case, words)
     accumulators = ceil_div(case.tile_m * case.tile_n * words, 32 * case.warps)
@@ -238,6 +246,27 @@ def _row_registers(case: Case, words: int) -> Number:
     points = case.tile_m * case.tile_n * case.tile_k * words
     loaded = case.tile_k * (case.tile_m * case.a_bytes + case.tile_n * case.b_bytes) // 4
     return ceil_div(points + loaded, 32 * case.warps) + REGISTERS_OF_ROWS
+
+
+def points(case: Case) -> Number:
+    """Return the points of one block."""
+    return case.tile_m * case.tile_n * case.tile_k
+
+
+def _stream_registers(case: Case) -> Number:
+    """Count a sum for every point of every block, and as many again for each of a few loads that
+    the compiler puts ahead of their use. Elements loaded one by one take a test and an address
+    each, which are kept for all taps.
+
+    Depthwise 3x3 windows, 16 bytes a thread: 16 sums took 69 registers, 32 took 143, 64 took 255
+    and spilled. 5x5 windows by single elements, for 1, 2 and 4 of them a thread: 32, 40 and 55
+    for one row, 56, 88 and 186 for four (sm_90, Triton 3.6).
+    """
+    structure = case.structure
+    held = ceil_div(points(case), 32 * case.warps)
+    ahead = min(3, max(stream.loads for stream in structure.streams))
+    single = max((s.loads for s in structure.streams if s.masked and s.width == 1), default=0)
+    return held * (structure.copies * (1 + ahead) + single**2 // SINGLE_LOADS) + 24
 
 
 def programs_per_multiprocessor(case: Case) -> Number:

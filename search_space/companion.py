@@ -25,18 +25,24 @@ def split_reduction(nest: Nest, step: SplitReduction) -> tuple[Nest, ...]:
     need_free(nest, step, step.axis)
     need_fresh(nest, step, step.part, step.rest)
     stage = nest.statements[0]
-    if step.axis not in nest.reduction_axes(stage):
+    if step.axis not in _reduced(nest, stage):
         refuse(step, f"{step.axis!r} is not reduced; {nest.reduction_axes(stage)} are")
     if nest.peeled:
         refuse(step, f"{next(iter(nest.peeled))!r} is peeled: the nest holds a part of the output")
-    if stage.reducer != "sum":
-        refuse(step, f"the reduction is {stage.reducer!r}; only sums are shared")
+    if step.via == "atomic" and stage.reducer != "sum":
+        refuse(step, f"the reduction is {stage.reducer!r}; only sums are added atomically")
     if len(nest.statements) < 2 or nest.tensor[stage.output].name not in nest.intermediates:
         refuse(step, "there is no accumulator apart from the output")
     shared = _shared(nest, step, parts, block)
     if step.via == "counter":
         return (_joining(nest, shared, step, parts),)
     return shared, _join(nest, step, parts)
+
+
+def _reduced(nest: Nest, stage: Stage) -> set[str]:
+    """Return the axes that ``stage`` reduces over, and what they were fused into or cut into."""
+    axes = nest.reduction_axes(stage)
+    return {name for axis in axes for name in nest.ancestors(Affine.axis(axis))}
 
 
 def _shared(nest: Nest, step: SplitReduction, parts: int, block: int) -> Nest:
@@ -79,7 +85,7 @@ def _joining(nest: Nest, shared: Nest, step: SplitReduction, parts: int) -> Nest
         axes=(*shared.axes, Axis(every, parts, "reduction")),
         tensors=(*shared.tensors, accumulator),
         intermediates=(*shared.intermediates, total),
-        statements=(*shared.statements, Stage(total, stage.index, read, "sum"), *later),
+        statements=(*shared.statements, Stage(total, stage.index, read, stage.reducer), *later),
         counter=_unused(nest, "arrived"),
     )
 
@@ -105,7 +111,7 @@ def _join(nest: Nest, step: SplitReduction, parts: int) -> Nest:
         final = access.renamed(nest.statements[1:], stage.output, workspace.name)
         return replace(fresh, axes=spatial, statements=final)
     read = Read(workspace.name, (Affine.axis(step.part), *stage.index))
-    total = Stage(stage.output, stage.index, read, "sum")
+    total = Stage(stage.output, stage.index, read, stage.reducer)
     axes = (*spatial, Axis(step.part, parts, "reduction"))
     return replace(fresh, axes=axes, statements=(total, *nest.statements[1:]))
 

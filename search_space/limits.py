@@ -20,6 +20,7 @@ from search_space.case import (
     columns,
     covering,
     larger,
+    points,
     programs_per_multiprocessor,
     registers_estimate,
     shared_bytes,
@@ -48,6 +49,8 @@ UNROLLED_MULTIPLY_ADDS = 2048
 BOX_PIXELS = (16, 256)
 #: How much larger than its side of the output all boxes together may be.
 BOX_WASTE = 2
+#: Statements that a thread without a dot may be unrolled to: compiling them takes seconds.
+UNROLLED_STATEMENTS = 512
 #: Programs per multiprocessor beyond which more parts of a reduction only add traffic.
 SPLIT_PROGRAMS_PER_MULTIPROCESSOR = 8
 
@@ -156,6 +159,9 @@ def _busy_warps(case: Case) -> Number:
     """Warps for each of which a block has a tensor core tile, or a load for every thread."""
     if case.structure.dot:
         return case.tile_m * case.tile_n // MMA_ELEMENTS
+    if case.structure.streams:
+        width = max(stream.width for stream in case.structure.streams)
+        return points(case) // (case.target.warp_size * width)
     rows_bytes = larger(case.tile_m * case.a_bytes, case.tile_n * case.b_bytes)
     return case.tile_k * rows_bytes // (case.target.warp_size * WIDEST_LOAD_BYTES)
 
@@ -200,6 +206,11 @@ def _idle_programs(case: Case) -> Number:
     return case.structure.persistent & (case.ctas > 1) & (case.tiles * case.split <= started)
 
 
+def _long_body(case: Case) -> Number:
+    """Statements of a thread in one turn: those of the text, for each element that it holds."""
+    return case.structure.steps * ceil_div(points(case), 32 * case.warps)
+
+
 def _unrolled(case: Case) -> Number:
     return case.tile_m * case.tile_n * case.tile_k // (32 * case.warps)
 
@@ -222,7 +233,9 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        lambda c: c.tile_k * smaller(c.a_bytes, c.b_bytes) < MMA_DEPTH_BYTES,
+        lambda c: (
+            (c.tile_k * smaller(c.a_bytes, c.b_bytes) < MMA_DEPTH_BYTES) & (not c.structure.streams)
+        ),
         lambda c: (
             f"tile_k={c.tile_k} must fill one tensor core step of {MMA_DEPTH_BYTES} bytes: "
             f"it is {c.tile_k * min(c.a_bytes, c.b_bytes)} bytes of {c.structure.a_dtype}"
@@ -363,6 +376,13 @@ RULES: tuple[Rule, ...] = (
         lambda c: (
             f"ctas={c.ctas} starts programs without work: {c.tiles * c.split} blocks for "
             f"{c.target.multiprocessors} multiprocessors"
+        ),
+    ),
+    Rule(
+        lambda c: bool(c.structure.streams) & (_long_body(c) > UNROLLED_STATEMENTS),
+        lambda c: (
+            f"warps={c.warps} with a block of {c.tile_m}x{c.tile_n}x{c.tile_k} must write out at "
+            f"most {UNROLLED_STATEMENTS} statements a thread: it has {_long_body(c)}"
         ),
     ),
     Rule(

@@ -108,6 +108,12 @@ class Nest:
         )
 
     @property
+    def repeated(self) -> tuple[str, ...]:
+        """The spatial axes that are unrolled: statements are repeated for each of their steps."""
+        free = (name for name in self.loops if name in self.unrolled)
+        return tuple(name for name in free if self.kinds[name] == "spatial")
+
+    @property
     def persistent(self) -> bool:
         """Whether a program walks through several points of the grid."""
         return self.per_multiprocessor > 0

@@ -35,6 +35,25 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class Stream:
+    """A tensor on its way through registers, where blocks are not multiplied.
+
+    ``along`` names the sides of the block that its own blocks run along, some of "mnk".
+    Neighbouring lanes read elements ``stride`` apart, ``width`` of them in one access. A turn of
+    the serial loops loads ``loads`` blocks of it, ``masked`` by its bounds.
+    """
+
+    element_bytes: int
+    #: Distinct elements as stored: what memory moves at the least.
+    elements: int
+    along: str
+    stride: int
+    width: int
+    loads: int
+    masked: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """A named integer to be chosen from ``domain``, whose neighbours are alike."""
 
@@ -107,6 +126,14 @@ class Structure:
     #: The axes of a side of the block, where ``tile_m`` or ``tile_n`` is a product of choices.
     m_sides: tuple[Side, ...] = ()
     n_sides: tuple[Side, ...] = ()
+    #: Where blocks are not multiplied: what is loaded, block by block. Empty where ``a`` and ``b``
+    #: say it.
+    streams: tuple[Stream, ...] = ()
+    #: The side of the block along which the lanes of a warp lie.
+    lanes: Literal["m", "n", "k"] = "n"
+    #: Blocks of the output that a program computes, and statements of one turn of its loops.
+    copies: int = 1
+    steps: int = 1
 
 
 @dataclass(frozen=True)

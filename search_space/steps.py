@@ -200,10 +200,10 @@ class ReduceLate:
 class SplitReduction:
     """Let ``parts`` programs share one reduction axis; a second nest joins their sums.
 
-    The axis becomes ``part`` (a grid axis to bind) and ``rest``. Partial sums go to a float32
-    workspace with a slot per part, or are added atomically into one zeroed workspace. With
-    "counter" there is no second nest: the parts count themselves, and the last one to arrive
-    joins the slots.
+    The axis becomes ``part`` (a grid axis to bind) and ``rest``. Partial sums or maxima go to a
+    float32 workspace with a slot per part, or sums are added atomically into one zeroed workspace.
+    With "counter" there is no second nest: the parts count themselves, and the last one to arrive
+    joins the slots, over an axis called ``part`` with "_all" behind it.
     """
 
     axis: str
@@ -237,7 +237,17 @@ class Peel:
 
 @dataclass(frozen=True, slots=True)
 class Unroll:
-    """Repeat the body of a serial loop in the text instead of looping."""
+    """Repeat the body of a serial loop instead of looping, so that its steps are numbers.
+
+    Of a spatial axis every statement is repeated, each with a block of its own: first all sums,
+    then all stores. What several of these blocks read at the same place is loaded once::
+
+        for u:                 ->   acc_0, acc_1 = 0, 0
+          acc = 0                   for k:
+          for k:                      acc_0 += x[k] * w[0, k]
+            acc += x[k] * w[u, k]     acc_1 += x[k] * w[1, k]
+          y[u] = acc                y[0], y[1] = acc_0, acc_1
+    """
 
     axis: str
     nest: int = 0

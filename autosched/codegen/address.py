@@ -26,7 +26,8 @@ class Address:
     """The offsets of a block in elements, cut into four sums.
 
     ``base`` is the same for the whole block and all iterations, ``vectors`` has one vector per
-    tile group, ``step`` changes with the serial loops alone, and ``mixed`` is what is left.
+    tile group, ``step`` changes with the serial loops alone, and ``mixed`` is what is left. Where
+    loops are unrolled a constant belongs to ``step``: other steps may read the same place.
     """
 
     base: Index
@@ -44,8 +45,7 @@ def address(nest: Nest, read: Read, *, load: bool) -> Address:
     total = Index()
     for form, stride in zip(read.index, tensor.strides, strict=True):
         total = total + _position(nest, form, load=load).scale(stride)
-    if not nest.inputs:
-        total = _filled(nest, read)
+    total = joined(total) if nest.inputs else _filled(nest, read)
     base, step, mixed, vectors = Index(), Index(), Index(), dict[int, Index]()
     for atom, coefficient in total.terms:
         term = Index(((atom, coefficient),))
@@ -57,7 +57,10 @@ def address(nest: Nest, read: Read, *, load: bool) -> Address:
             vectors[groups[0]] = vectors.get(groups[0], Index()) + term
         else:
             mixed = mixed + term
-    base = base + Index((), total.constant)
+    if load and nest.unrolled:
+        step = step + Index((), total.constant)
+    else:
+        base = base + Index((), total.constant)
     conditions = tuple(_conditions(nest, read, load=load))
     touched = [g for c in conditions for g in groups_of(nest, c.index)]
     touched += [g for form in read.index for g in access.groups_in(nest, form)]
@@ -101,8 +104,10 @@ def _position(nest: Nest, form: Affine, *, load: bool) -> Index:
 
 
 def _range(nest: Nest, form: Affine, guarded: set[str], *, load: bool) -> tuple[int, int]:
-    """Return the least and the greatest position where ``guarded`` axes stay within extents."""
-    kept = {axis: form for axis, form in nest.definitions.items() if axis not in guarded}
+    """Return the least and the greatest position where ``guarded`` axes stay within extents, over
+    all steps of what is unrolled: equal positions are tested alike."""
+    left = guarded | set(nest.unrolled)
+    kept = {axis: form for axis, form in nest.definitions.items() if axis not in left}
     within = replace(nest, definitions=kept)
     return interval(_position(within, form, load=load), nest.extents)
 
@@ -112,13 +117,13 @@ def _conditions(nest: Nest, read: Read, *, load: bool) -> list[Condition]:
     found: list[Condition] = []
     for number, form in enumerate(read.index):
         guarded = (nest.ancestors(form) & set(nest.overhangs)) - wraps
-        found.extend(Condition(nest.resolve(a), None, nest.extents[a]) for a in sorted(guarded))
-        position = _position(nest, form, load=load)
-        low, high = _range(nest, form, guarded, load=load)
         extent = nest.tensor[read.tensor].shape[number]
-        below, beyond = low < 0, high >= extent
-        if below or beyond:
-            found.append(Condition(position, 0 if below else None, extent if beyond else None))
+        tests = _tests(nest, form, extent, guarded, load=load)
+        if load and len(form.terms) > 1:
+            # What is loaded past a spatial axis is stored nowhere: to be in range is enough.
+            reduced = {axis for axis in guarded if nest.kinds[axis] == "reduction"}
+            tests = min(_tests(nest, form, extent, reduced, load=load), tests, key=_bounds)
+        found += tests
     return _joined(found)
 
 
@@ -131,3 +136,20 @@ def _joined(conditions: list[Condition]) -> list[Condition]:
         highs = [c.high for c in (known, new) if c.high is not None]
         joined[new.index] = Condition(new.index, max(lows, default=None), min(highs, default=None))
     return list(joined.values())
+
+
+def _tests(
+    nest: Nest, form: Affine, extent: int, guarded: set[str], *, load: bool
+) -> list[Condition]:
+    """Return what to test of one dimension where ``guarded`` axes are held within extents."""
+    tests = [Condition(nest.resolve(a), None, nest.extents[a]) for a in sorted(guarded)]
+    low, high = _range(nest, form, guarded, load=load)
+    below, beyond = low < 0, high >= extent
+    if below or beyond:
+        position = _position(nest, form, load=load)
+        tests.append(Condition(position, 0 if below else None, extent if beyond else None))
+    return tests
+
+
+def _bounds(conditions: list[Condition]) -> int:
+    return sum((c.low is not None) + (c.high is not None) for c in conditions)

@@ -41,8 +41,10 @@ def load_text(scope: Scope, nest: Nest, source: Source) -> str:
     moved = [source.at]
     if where.mixed.terms:
         moved.append(f"({placed_index(scope, nest, where.mixed, source.space)})")
-    if where.step.terms:
-        moved.append(scalar_text(scope, nest, where.step))
+    if where.step != Index():
+        step = scalar_text(scope, nest, where.step)
+        # Numbers are added up first, so that what is read at one place reads alike.
+        moved.append(f"({step})" if nest.unrolled else step)
     mask = mask_text(scope, nest, where.conditions, source.space)
     tail = f", mask={mask}, other=0.0" if mask else ""
     # What other programs have just written is read past the cache of this multiprocessor.
@@ -88,7 +90,7 @@ def pointers(scope: Scope, nest: Nest, read: Read, where: Address, space: Space)
         texts.append(f"({' + '.join(vectors)})" if len(space) > 1 else vectors[0])
     if len(texts) == 1:
         return texts[0]
-    return scope.assign(f"{read.tensor}_at", " + ".join(texts))
+    return scope.assign_once(f"{read.tensor}_at", " + ".join(texts))
 
 
 def _vector_text(scope: Scope, nest: Nest, index: Index, rank: int) -> str:

@@ -20,8 +20,9 @@ from search_space.workload import Axis, Stage
 def write_intermediate(scope: Scope, stage: Stage) -> None:
     """Write a statement whose value stays in registers."""
     space = _space(scope, stage)
-    scope.lines.add(f"{stage.output} = {_evaluate(scope, scope.nest, stage, space)}")
-    scope.blocks[stage.output] = Block(stage.output, space)
+    name = scope.block_name(stage.output)
+    scope.lines.add(f"{name} = {_evaluate(scope, scope.nest, stage, space)}")
+    scope.blocks[stage.output] = Block(name, space)
 
 
 def write_share(scope: Scope, stage: Stage) -> None:

@@ -34,15 +34,18 @@ def write_kernel(nest: Nest) -> Body:
         _write_ranges(scope, number)
     with ExitStack() as blocks:
         blocks.enter_context(_points(scope))
+        copies = scope.copies()
         for stage in nest.statements[:-1]:
             if stage.reducer:
-                write_reduction(scope, stage)
+                write_reduction(copies, stage)
             elif stage.output in nest.intermediates:
-                write_intermediate(scope, stage)
+                for copy in copies:
+                    write_intermediate(copy, stage)
             else:
                 write_share(scope, stage)
                 blocks.enter_context(last_to_arrive(scope))
-        write_store(scope, nest.statements[-1])
+        for copy in copies:
+            write_store(copy, nest.statements[-1])
     return Body(_module(scope), tuple(scope.parameters.values()))
 
 

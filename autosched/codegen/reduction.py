@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from autosched.codegen.address import Address, Condition, address
 from autosched.codegen.block import (
@@ -18,7 +19,7 @@ from autosched.codegen.scope import Block, Scope, Space, placed
 from autosched.codegen.text import unwrapped
 from autosched.codegen.value import IDENTITY, value_text
 from search_space import access
-from search_space.expr import Read, reads
+from search_space.expr import Call, Expr, Read, reads
 from search_space.index import axes_of
 from search_space.nest import Nest
 from search_space.workload import Stage
@@ -29,13 +30,14 @@ from search_space.workload import Stage
 _BITS, _FLOATS = ".to(tl.int32, bitcast=True)", ".to(tl.float32, bitcast=True)"
 
 
-def write_reduction(scope: Scope, stage: Stage) -> None:
-    """Write one reducing statement; its block is then held in ``scope.blocks``."""
-    operands = access.product(stage) if scope.nest.tensorized else None
+def write_reduction(copies: Sequence[Scope], stage: Stage) -> None:
+    """Write one reducing statement, once for each of ``copies`` (``Scope.copies``); its block is
+    then held in their ``blocks``."""
+    operands = access.product(stage) if copies[0].nest.tensorized else None
     if operands:
-        _write_dot(scope, stage, operands)
+        _write_dot(copies[0], stage, operands)
     else:
-        _write_plain(scope, stage)
+        _write_plain([_prepared(scope, stage) for scope in copies])
 
 
 def _write_dot(scope: Scope, stage: Stage, operands: tuple[Read, Read]) -> None:
@@ -86,29 +88,59 @@ def _loaded(scope: Scope, source: Source) -> str:
     return scope.assign(f"{source.read.tensor}_tile", load_text(scope, scope.nest, source))
 
 
-def _write_plain(scope: Scope, stage: Stage) -> None:
+@dataclass(frozen=True)
+class _Sum:
+    """A reducing statement whose operands' addresses have been written."""
+
+    scope: Scope
+    stage: Stage
+    #: The name of its block, the tile groups of what is reduced, and those that are kept.
+    name: str
+    space: Space
+    kept: Space
+    held: Mapping[Read, Block]
+    loaded: Mapping[Read, Address]
+    sources: tuple[Source, ...]
+
+
+def _prepared(scope: Scope, stage: Stage) -> _Sum:
     nest = scope.nest
     held = {r: scope.blocks[r.tensor] for r in reads(stage.value) if r.tensor in scope.blocks}
     loaded = {r: address(nest, r, load=True) for r in reads(stage.value) if r not in held}
     space, kept = _space(nest, stage, held, loaded)
-    sources = [
+    sources = tuple(
         prepare(scope, nest, read, tuple(g for g in space if g in where.groups))
         for read, where in loaded.items()
-    ]
-    scope.blocks[stage.output] = Block(stage.output, kept)
-    loops = _loops_of(nest, stage)
-    late = nest.late and bool(loops)
-    if loops:
-        scope.lines.add(f"{stage.output} = {_identity(nest, stage, space if late else kept)}")
+    )
+    name = scope.block_name(stage.output)
+    scope.blocks[stage.output] = Block(name, kept)
+    return _Sum(scope, stage, name, space, kept, held, loaded, sources)
+
+
+def _write_plain(sums: Sequence[_Sum]) -> None:
+    scope, stage = sums[0].scope, sums[0].stage
+    loops = _loops_of(scope.nest, stage)
+    late = scope.nest.late and bool(loops)
+    for one in sums if loops else ():
+        start = _identity(one.scope.nest, stage, one.space if late else one.kept)
+        scope.lines.add(f"{one.name} = {start}")
     with serial_loops(scope, loops):
-        texts = {read: placed(block, space) for read, block in held.items()}
-        texts |= {s.read: placed(widened(scope, nest, s), space) for s in sources}
-        value = value_text(stage.value, texts.__getitem__, nest.tensor[stage.output].dtype)
-        value = _masked(scope, stage, unwrapped(value), loaded, space)
-        value = value if late else _reduced(stage, value, space, kept)
-        _accumulate(scope, stage, value, looped=bool(loops))
-    if late and space != kept:
-        scope.lines.add(f"{stage.output} = {_reduced(stage, stage.output, space, kept)}")
+        for one in sums:
+            value = _value(one)
+            value = value if late else _reduced(stage, value, one.space, one.kept)
+            _accumulate(one, value, looped=bool(loops))
+    for one in sums:
+        if late and one.space != one.kept:
+            scope.lines.add(f"{one.name} = {_reduced(stage, one.name, one.space, one.kept)}")
+
+
+def _value(one: _Sum) -> str:
+    """Load what one turn of the loops reduces; return its value."""
+    scope, stage, space = one.scope, one.stage, one.space
+    texts = {read: placed(block, space) for read, block in one.held.items()}
+    texts |= {s.read: placed(widened(scope, scope.nest, s), space) for s in one.sources}
+    value = value_text(stage.value, texts.__getitem__, scope.nest.tensor[stage.output].dtype)
+    return _masked(scope, stage, unwrapped(value), one.loaded, space)
 
 
 def _space(
@@ -138,12 +170,30 @@ def _masked(
         for axis in nest.reduction_axes(stage)
         if axis in nest.overhangs
     ]
-    bound = tuple(dict.fromkeys(c for c in conditions if leaves & set(axes_of(c.index))))
+    filled = _conditions_that_vanish(stage, loaded)
+    bound = tuple(
+        c for c in dict.fromkeys(conditions) if leaves & set(axes_of(c.index)) and c not in filled
+    )
     if bound:
         name_conditions(scope, nest, bound)
         mask = mask_text(scope, nest, bound, space)
         value = f"tl.where({mask}, {value}, {IDENTITY[reducer]})"
     return value
+
+
+def _conditions_that_vanish(stage: Stage, loaded: Mapping[Read, Address]) -> set[Condition]:
+    """Return the conditions outside of which a sum's value is 0 by what masked loads fill in."""
+    if stage.reducer != "sum":
+        return set()
+    vanishing = (where for read, where in loaded.items() if _vanishes(stage.value, read))
+    return {condition for where in vanishing for condition in where.conditions}
+
+
+def _vanishes(value: Expr, read: Read) -> bool:
+    """Whether ``value`` is 0 where ``read`` is, whatever finite numbers stand beside it."""
+    if isinstance(value, Call) and value.function == "mul":
+        return any(_vanishes(arg, read) for arg in value.args)
+    return value == read
 
 
 def _reduced(stage: Stage, value: str, space: Space, kept: Space) -> str:
@@ -155,14 +205,13 @@ def _reduced(stage: Stage, value: str, space: Space, kept: Space) -> str:
     return value
 
 
-def _accumulate(scope: Scope, stage: Stage, value: str, *, looped: bool) -> None:
+def _accumulate(one: _Sum, value: str, *, looped: bool) -> None:
     """Write ``output (+|max)= value`` within a loop, and ``output = value`` without one."""
-    held = stage.output
-    if looped and stage.reducer == "sum":
-        value = f"{held} + {value}"
+    if looped and one.stage.reducer == "sum":
+        value = f"{one.name} + {value}"
     elif looped:
-        value = f"tl.maximum({held}, {value})"
-    scope.lines.add(f"{held} = {value}")
+        value = f"tl.maximum({one.name}, {value})"
+    one.scope.lines.add(f"{one.name} = {value}")
 
 
 def widened(scope: Scope, nest: Nest, source: Source) -> Block:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
+from itertools import product
 
 from autosched.codegen.address import groups_of, wrapped_axis
 from autosched.codegen.text import Lines, Names, expand, index_text
@@ -44,7 +46,10 @@ class Scope:
     ranges: set[str] = field(default_factory=set)
     #: Axes that the grid or the serial loops at hand decide, by what they were fused into.
     scalars: dict[Atom, str] = field(default_factory=dict)
+    #: What tells the blocks of one of several copies from those of the others.
+    suffix: str = ""
     _vectors: ChainMap[Index, str] = field(default_factory=ChainMap)
+    _written: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.names = Names([*self.nest.extents, *self.nest.tensor])
@@ -54,6 +59,32 @@ class Scope:
         name = self.names.fresh(wish)
         self.lines.add(f"{name} = {text}")
         return name
+
+    def assign_once(self, wish: str, text: str) -> str:
+        """Write ``name = text`` unless that has been written; return the name. Not in a loop."""
+        if text not in self._written:
+            self._written[text] = self.assign(wish, text)
+        return self._written[text]
+
+    def block_name(self, tensor: str) -> str:
+        """Return the name of the block that holds an intermediate tensor."""
+        return self.names.fresh(f"{tensor}{self.suffix}") if self.suffix else tensor
+
+    def copies(self) -> tuple[Scope, ...]:
+        """Return a scope for every step of the spatial axes that are unrolled: they write to one
+        text, and hold blocks of their own."""
+        nest = self.nest
+        if not nest.repeated:
+            return (self,)
+        copies = []
+        steps = product(*(range(nest.extents[axis]) for axis in nest.repeated))
+        for number, step in enumerate(steps):
+            at = {a: Index((), value) for a, value in zip(nest.repeated, step, strict=True)}
+            scope = copy(self)
+            scope.nest = replace(nest, definitions={**nest.definitions, **at})
+            scope.blocks, scope.suffix = {}, f"_{number}"
+            copies.append(scope)
+        return tuple(copies)
 
     def range(self, axis: str, text: str) -> None:
         """Write a tile axis as a vector; it is left out of the kernel if nothing reads it."""
@@ -113,9 +144,10 @@ class Scope:
     def loop(self, axis: str, header: str) -> Iterator[None]:
         """Open a serial loop: what is written within is known within alone."""
         with self.lines.block(header):
-            named, self._vectors = self._name_scalars({axis}), self._vectors.new_child()
+            named = self._name_scalars({axis})
+            self._vectors.maps.insert(0, {})
             yield
-            self._vectors = self._vectors.parents
+            self._vectors.maps.pop(0)
             for atom in named:
                 del self.scalars[atom]
 

@@ -1,5 +1,7 @@
 """Sketch rules: what they generate, by structure alone."""
 
+import re
+
 import pytest
 
 from autosched.te import operators, text
@@ -262,16 +264,76 @@ def test_axes_may_bear_any_name() -> None:
 @pytest.mark.parametrize(
     ("axes", "reason"),
     [
-        (("i", "ik", "k"), "one operand holds no output axis of its own"),
-        (("ij", "i", "j"), "nothing is summed"),
-        (("ij", "ikr", "kj"), "axis 'r' is summed over one operand alone"),
-        (("ij", "iik", "kj"), "an axis occurs twice in the index of 'A'"),
+        (("ij", "i", "j"), "as product or product through windows: nothing is summed"),
+        (
+            ("ij", "iik", "kj"),
+            "as product or product through windows or reduction: an axis occurs twice in the "
+            "index of 'A'.* With the positions of 'A' along 'i' declared as one dimension, its "
+            "stride the sum of theirs, it is covered",
+        ),
     ],
 )
 def test_what_no_rule_covers_is_refused_with_the_reason(axes, reason: str) -> None:
     workload = product({"i": 64, "j": 64, "k": 64, "r": 4}, *axes)
     with pytest.raises(NoSketch, match=reason):
         sketches(workload, H200)
+
+
+@pytest.mark.parametrize(
+    ("expression", "kinds"),
+    [
+        ("y[i] += A[i,k] * x[k]", {"reduction"}),
+        ("D[i,j] += (A[i,k] - B[j,k]) * (A[i,k] - B[j,k])", {"reduction"}),
+        ("S[] max= A[i,k]", {"reduction"}),
+        ("Y[i,k] = relu(A[i,k]) + x[k]", {"elementwise"}),
+        ("Y[i,k] += A[i,k+r-1] * v[r]", {"direct"}),
+        ("Y[i,k] max= A[i,k*2+r-1]", {"direct"}),
+        ("Y[i,o] += A[i,o*2+r] * W[o,r]", {"direct"}),
+    ],
+)
+def test_what_holds_no_large_product_is_computed_without_a_dot(expression: str, kinds) -> None:
+    sizes = {"i": 48, "j": 40, "k": 64, "r": 3, "o": 8}
+    inputs = {"A": (48, 64), "B": (40, 64), "x": (64,), "v": (3,), "W": (8, 3)}
+    used = {x: e for x, e in sizes.items() if x in re.findall(r"[a-z]\w*", expression)}
+    workload = text.parse(
+        expression,
+        used,
+        {x: text.Stored(shape, "float16") for x, shape in inputs.items() if f"{x}[" in expression},
+    )
+    found = sketches(workload, H200)
+    assert {sketch.name.split(".")[0] for sketch in found} == kinds
+    assert not any(sketch.structure.dot for sketch in found)
+
+
+def test_two_reductions_are_refused_and_one_each_is_named_as_the_way() -> None:
+    workload = text.parse(
+        "M[i] max= A[i,k]; S[i] += exp(A[i,k] - M[i])",
+        {"i": 8, "k": 16},
+        {"A": text.Stored((8, 16), "float32")},
+    )
+    with pytest.raises(NoSketch) as refusal:
+        sketches(workload, H200)
+    assert str(refusal.value).endswith(
+        "as window tap by tap or reduction: it reduces twice, into 'M' and then into 'acc'; one "
+        "reduction a kernel is what these rules know; as elementwise expression: its first "
+        "stage reduces, into 'M'. Each reduction stated as a computation of its own is covered."
+    )
+
+
+def test_long_products_through_windows_are_not_unrolled() -> None:
+    def kinds(channels: int) -> set[str]:
+        workload = text.parse(
+            "Y[y,o] += X[y+r,c] * W[o,r,c]",
+            {"y": 30, "o": 64, "r": 3, "c": channels},
+            {
+                "X": text.Stored((32, channels), "float16"),
+                "W": text.Stored((64, 3, channels), "float16"),
+            },
+        )
+        return {name.split(".")[0] for name in names(workload)}
+
+    assert kinds(128) == {"gather"}
+    assert kinds(8) == {"gather", "direct"}
 
 
 def test_the_space_is_large_and_its_size_is_the_product_of_its_domains() -> None:
