@@ -332,8 +332,8 @@ def test_long_products_through_windows_are_not_unrolled() -> None:
         )
         return {name.split(".")[0] for name in names(workload)}
 
-    assert kinds(128) == {"gather"}
-    assert kinds(8) == {"gather", "direct"}
+    assert "gather" in kinds(128) & kinds(8)
+    assert kinds(8) - kinds(128) == {"direct"}
 
 
 def test_the_space_is_large_and_its_size_is_the_product_of_its_domains() -> None:
