@@ -11,6 +11,7 @@ from autosched.codegen.scope import Block, Scope, Space, placed
 from autosched.codegen.text import unwrapped
 from autosched.codegen.value import value_text
 from search_space import access
+from search_space.dtype import size_bytes
 from search_space.expr import Read, reads
 from search_space.index import Index, Var
 from search_space.nest import Nest
@@ -90,6 +91,7 @@ def _evaluate(scope: Scope, nest: Nest, stage: Stage, space: Space) -> str:
         texts.__getitem__,
         nest.compute_dtype(),
         lambda text: scope.assign(wish, unwrapped(text)),
+        short=size_bytes(nest.tensor[stage.output].dtype) <= 2,
     )
 
 

@@ -15,6 +15,7 @@ from autosched.codegen.grid import programs, write_decode
 from autosched.codegen.reduction import write_reduction
 from autosched.codegen.scope import Scope
 from autosched.codegen.text import INDENT
+from autosched.codegen.value import SHORT_TEXTS
 from search_space.nest import Nest
 from search_space.program import Argument
 
@@ -86,8 +87,9 @@ def _module(scope: Scope) -> str:
         f"{INDENT}{line}\n" if line else "\n" for line in scope.lines.written(scope.ranges)
     )
     comments = "".join(f"{INDENT}# {line}\n" for line in _summary(scope.nest))
+    helpers = "".join(f"{t}\n\n" for name, t in SHORT_TEXTS.items() if f"{name}(" in body)
     return (
-        "import triton\nimport triton.language as tl\n\n\n"
+        f"import triton\nimport triton.language as tl\n\n\n{helpers}"
         f"@triton.jit\ndef {scope.nest.name}({', '.join(scope.parameters)}):\n{comments}{body}"
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
+from autosched.codegen.value import SHORT
 from search_space.index import Atom, Index, Quotient, Var
 
 INDENT = "    "
@@ -44,7 +45,7 @@ class Names:
     """Local names of a kernel: each asked-for name, or a variant if it is taken."""
 
     def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = {*taken, "tl", "triton"}
+        self._taken = {*taken, "tl", "triton", *SHORT.values()}
 
     def fresh(self, wish: str) -> str:
         """Return ``wish`` or, if taken, the first ``wish_N`` that is free, and take it."""

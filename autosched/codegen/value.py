@@ -26,6 +26,22 @@ _PREFIX = {
     "min": "tl.minimum({}, {}, propagate_nan=tl.PropagateNan.ALL)",
 }
 
+#: Functions that have a shorter form where the result is rounded to 16 bits or less.
+SHORT: dict[str, str] = {"erf": "short_erf"}
+#: The texts of the short forms, by name.
+SHORT_TEXTS: dict[str, str] = {
+    "short_erf": """@triton.jit
+def short_erf(x):
+    # Abramowitz and Stegun 7.1.26: within 1.5e-7, with one exponential and no branch.
+    a = tl.abs(x)
+    t = 1.0 / (1.0 + 0.3275911 * a)
+    p = 1.421413741 + t * (-1.453152027 + t * 1.061405429)
+    p = t * (0.254829592 + t * (-0.284496736 + t * p))
+    y = 1.0 - p * tl.exp(-a * a)
+    return tl.where(x < 0, -y, y)
+""",
+}
+
 IDENTITY = {"sum": "0.0", "max": 'float("-inf")'}
 
 
@@ -34,8 +50,12 @@ def value_text(
     read: Callable[[Read], str],
     compute_dtype: str,
     name: Callable[[str], str] | None = None,
+    *,
+    short: bool = False,
 ) -> str:
     """Write ``expr``; ``read`` gives the text of an operand already in the compute dtype.
+
+    With ``short`` the result needs no more than the precision of 16-bit numbers.
 
     What occurs more than once is written once, under the name that ``name`` gives its text.
     """
@@ -62,6 +82,8 @@ def value_text(
                 texts = [write(arg) for arg in args]
                 if function in _INFIX:
                     return f"({texts[0]} {_INFIX[function]} {texts[1]})"
+                if short and function in SHORT:
+                    return f"{SHORT[function]}({texts[0]})"
                 return _PREFIX[function].format(*texts)
 
     return write(expr)

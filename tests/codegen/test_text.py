@@ -1,9 +1,13 @@
 """The small pieces that kernels are written with."""
 
+import math
+from typing import Any
+
+import numpy as np
 import pytest
 
 from autosched.codegen.text import Lines, Names, expand, index_text, unwrapped
-from autosched.codegen.value import constant_text, value_text
+from autosched.codegen.value import SHORT_TEXTS, constant_text, value_text
 from search_space.expr import Affine, Call, Cast, Const, Read, gelu
 from search_space.index import Index, from_affine, quotient, remainder, variable
 
@@ -97,3 +101,18 @@ def test_what_occurs_twice_is_written_once() -> None:
 def test_casts_round_and_come_back() -> None:
     text = value_text(Cast("float16", Read("x", ())), lambda _: "x", "float32")
     assert text == "(x).to(tl.float16).to(tl.float32)"
+
+
+def test_erf_is_short_where_the_result_is() -> None:
+    x = Call("erf", (Read("x", ()),))
+    assert value_text(x, lambda _: "x", "float32") == "tl.erf(x)"
+    assert value_text(x, lambda _: "x", "float32", short=True) == "short_erf(x)"
+
+
+def test_the_short_erf_is_as_near_as_it_says() -> None:
+    text = SHORT_TEXTS["short_erf"].replace("@triton.jit\n", "").replace("tl.", "np.")
+    namespace: dict[str, Any] = {"np": np}
+    exec(text, namespace)
+    points = np.linspace(-6, 6, 10_001)
+    exact = np.array([math.erf(x) for x in points])
+    assert np.abs(namespace["short_erf"](points) - exact).max() < 1.6e-7

@@ -3,6 +3,17 @@ import triton.language as tl
 
 
 @triton.jit
+def short_erf(x):
+    # Abramowitz and Stegun 7.1.26: within 1.5e-7, with one exponential and no branch.
+    a = tl.abs(x)
+    t = 1.0 / (1.0 + 0.3275911 * a)
+    p = 1.421413741 + t * (-1.453152027 + t * 1.061405429)
+    p = t * (0.254829592 + t * (-0.284496736 + t * p))
+    y = 1.0 - p * tl.exp(-a * a)
+    return tl.where(x < 0, -y, y)
+
+
+@triton.jit
 def kernel(A, B, bias, residual, C):
     # axes: i < 100, j < 33, k < 50
     # grid: i0 < 2, j0 < 1
@@ -28,7 +39,7 @@ def kernel(A, B, bias, residual, C):
     residual_at = residual + ((i_wrapped * 33)[:, None] + j1_part[None, :])
     residual_tile = tl.load(residual_at, mask=(j1_part < 33)[None, :], other=0.0).to(tl.float32)
     C_term = (acc_left + bias_tile[None, :]) + residual_tile
-    C_tile = ((0.5 * C_term) * (1.0 + tl.erf((C_term * 0.7071067811865476)))).to(tl.float16)
+    C_tile = ((0.5 * C_term) * (1.0 + short_erf((C_term * 0.7071067811865476)))).to(tl.float16)
     C_at = C + (i0 * 2112) + ((i1 * 33)[:, None] + j1_part[None, :])
     tl.store(C_at, C_tile, mask=(i < 100)[:, None] & (j1_part < 33)[None, :])
     j = j1_part + 32
@@ -37,6 +48,6 @@ def kernel(A, B, bias, residual, C):
     residual_at_2 = residual + (32) + ((i_wrapped * 33)[:, None] + j1_part[None, :])
     residual_tile_2 = tl.load(residual_at_2, mask=(j < 33)[None, :], other=0.0).to(tl.float32)
     C_term_2 = (acc_right + bias_tile_2[None, :]) + residual_tile_2
-    C_tile_2 = ((0.5 * C_term_2) * (1.0 + tl.erf((C_term_2 * 0.7071067811865476)))).to(tl.float16)
+    C_tile_2 = ((0.5 * C_term_2) * (1.0 + short_erf((C_term_2 * 0.7071067811865476)))).to(tl.float16)
     C_at_2 = C + (i0 * 2112 + 32) + ((i1 * 33)[:, None] + j1_part[None, :])
     tl.store(C_at_2, C_tile_2, mask=(i < 100)[:, None] & (j < 33)[None, :])
