@@ -206,6 +206,10 @@ def _idle_programs(case: Case) -> Number:
     return case.structure.persistent & (case.ctas > 1) & (case.tiles * case.split <= started)
 
 
+def _registers_of_a_thread(case: Case) -> Number:
+    return case.target.registers_per_multiprocessor // (case.target.warp_size * case.warps)
+
+
 def _long_body(case: Case) -> Number:
     """Statements of a thread in one turn: those of the text, for each element that it holds."""
     return case.structure.steps * ceil_div(points(case), 32 * case.warps)
@@ -287,6 +291,14 @@ RULES: tuple[Rule, ...] = (
             f"warps={c.warps} with a block of {c.tile_m}x{c.tile_n} must fit in "
             f"{c.target.max_registers_per_thread} registers a thread: it takes about "
             f"{registers_estimate(c)}"
+        ),
+    ),
+    Rule(
+        lambda c: bool(c.structure.streams) & (registers_estimate(c) > _registers_of_a_thread(c)),
+        lambda c: (
+            f"warps={c.warps} with a block of {c.tile_m}x{c.tile_n}x{c.tile_k} must fit in the "
+            f"{_registers_of_a_thread(c)} registers that so many threads have: it takes about "
+            f"{registers_estimate(c)} a thread"
         ),
     ),
     Rule(

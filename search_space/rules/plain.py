@@ -143,7 +143,9 @@ def _steps(plan: Plan) -> Iterator[Step]:
     spatial = [outer[side] for side in ("m", "n") if side in outer]
     if on_grid or parts or spatial:
         yield Bind((*on_grid, *parts, *spatial))
-    yield Order((*(axis.name for axis in plan.loops), *([outer["k"]] if plan.k else [])))
+    loops = (*(axis.name for axis in plan.loops), *([outer["k"]] if plan.k else []))
+    if loops:
+        yield Order(loops)
     for name in (*repeated, *plan.unrolled):
         yield Unroll(name)
     if plan.k:

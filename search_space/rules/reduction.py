@@ -68,7 +68,8 @@ def _plans(workload: Workload, target: Target) -> Iterator[Plan]:
         domains["tile_m"] = powers(1, 64, _extent(m))
     if n:
         domains["tile_n"] = powers(1, 64, _extent(n)) if along_k else powers(32, 2048, _extent(n))
-    domains["tile_k"] = powers(64, 16384, _extent(k)) if along_k else powers(1, 128, _extent(k))
+    least = 8 if m and n else 64
+    domains["tile_k"] = powers(least, 16384, _extent(k)) if along_k else powers(1, 128, _extent(k))
     domains["warps"] = WARPS
     outputs = workload.output.elements
     least = LEAST_SHARE if along_k else LEAST_ROWS
