@@ -118,7 +118,7 @@ class Scope:
         axis = next((a for a in nest.definitions if nest.resolve(a) == index), None)
         alone = _divided_atom(index)
         if axis is not None and not index_text(index, str).isidentifier():
-            text = self._divided(nest, alone) if alone else index_text(index, str)
+            text = self._divided(nest, alone) if alone else self._summed(nest, index)
             name = self._declare(axis, text)
         elif alone:
             text = self._divided(nest, alone)
@@ -126,9 +126,15 @@ class Scope:
             wish = f"{around}_wrapped" if around else f"{text.split()[0].strip('(')}_part"
             name = self.assign(wish, text)
         else:
-            name = index_text(index, str)
+            name = self._summed(nest, index)
         self._vectors[index] = name
         return name
+
+    def _summed(self, nest: Nest, index: Index) -> str:
+        """Return a sum of axes, and of quotients and remainders that have been written."""
+        divided = (atom for atom, _ in index.terms if not isinstance(atom, Var))
+        names: dict[Atom, str] = {a: self.vector(nest, Index(((a, 1),))) for a in divided}
+        return index_text(index, str, names=names)
 
     def _divided(self, nest: Nest, atom: Quotient | Remainder) -> str:
         """Return a quotient or a remainder of a vector that has been written."""
