@@ -186,7 +186,7 @@ def pack(nest: Nest, step: Pack) -> tuple[Nest, ...]:
         refuse(step, f"{step.order} is no order of the {len(tensor.shape)} dimensions")
     if step.row_bytes < 1 or step.row_bytes % size_bytes(tensor.dtype):
         refuse(step, f"rows of whole {step.row_bytes} bytes hold no {tensor.dtype}")
-    copy = _packed_tensor(tensor, step)
+    copy = packed_tensor(tensor, step.into, step.order, step.row_bytes)
     changed = replace(
         nest,
         tensors=(*nest.tensors, copy),
@@ -196,12 +196,13 @@ def pack(nest: Nest, step: Pack) -> tuple[Nest, ...]:
     return changed, _packing(nest, step, tensor, copy)
 
 
-def _packed_tensor(tensor: Tensor, step: Pack) -> Tensor:
-    shape = tuple(tensor.shape[d] for d in step.order)
-    unit = step.row_bytes // size_bytes(tensor.dtype)
+def packed_tensor(tensor: Tensor, into: str, order: tuple[int, ...], row_bytes: int) -> Tensor:
+    """Return the copy that ``Pack`` makes of ``tensor``."""
+    shape = tuple(tensor.shape[d] for d in order)
+    unit = row_bytes // size_bytes(tensor.dtype)
     row = -(-shape[-1] // unit) * unit
     strides = contiguous_strides((*shape[:-1], row))
-    return Tensor(step.into, shape, tensor.dtype, strides)
+    return Tensor(into, shape, tensor.dtype, strides)
 
 
 def _packing(nest: Nest, step: Pack, tensor: Tensor, copy: Tensor) -> Nest:

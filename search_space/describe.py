@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from search_space import access
 from search_space.nest import Nest, Via
 from search_space.rules.box import Boxes, box_structure, boxes_of
+from search_space.rules.flat import Flat, flat_of, flat_structure
 from search_space.rules.peel import Rest, Side
 from search_space.rules.role import (
     Blocking,
@@ -55,11 +56,18 @@ def describe(workload: Workload, nests: Sequence[Nest]) -> Description | None:
         pack_a=roles.a.tensor in nest.packed.values(),
         pack_b=roles.b.tensor in nest.packed.values(),
         peel=_rest(nest, nests[1:], blocks),
-        kind="box" if boxes else "gather" if blocks.fused else "contraction",
+        kind=_kind(nest, blocks, boxes),
     )
     if boxes:
         return Description(box_structure(boxes, variant), _box_choices(nest, boxes))
-    return Description(structure_of(blocks, variant), _choices(nest, blocks))
+    structure = flat_structure if nest.views else structure_of
+    return Description(structure(blocks, variant), _choices(nest, blocks))
+
+
+def _kind(nest: Nest, blocks: Blocking, boxes: Boxes | None) -> str:
+    if boxes:
+        return "box"
+    return "flat" if nest.views else "gather" if blocks.fused else "contraction"
 
 
 def _boxes(workload: Workload, roles: Contraction, nest: Nest) -> Boxes | None:
@@ -73,6 +81,9 @@ def _boxes(workload: Workload, roles: Contraction, nest: Nest) -> Boxes | None:
 
 def _blocks(workload: Workload, roles: Contraction, nest: Nest) -> Blocking:
     """Return the axes that the nest holds in blocks: as they are, or fused first."""
+    flat = flat_of(workload, roles)
+    if isinstance(flat, Flat) and nest.views:
+        return flat.blocks
     for taps in (True, False):
         fused = fused_blocking(workload, roles, taps=taps)
         if isinstance(fused, Blocking) and fused.fused and set(fused.fused) <= set(nest.extents):

@@ -81,6 +81,8 @@ class _Parts:
             Affine.of({a: c for a, c in form.terms if nest.resolve(a) != Index()}, form.constant)
             for form in read.index
         ]
+        #: The axis that a dimension is read at, if it is one alone.
+        self.axis = [of.single or form.single for of, form in zip(read.index, forms, strict=True)]
         self.dims = [
             _Dimension(*of) for of in zip(tensor.shape, tensor.strides, forms, strict=True)
         ]
@@ -127,9 +129,10 @@ class _Parts:
             if stride != total * self.dims[last].stride:
                 refuse(self.step, f"dimensions {group} of {self.tensor.name!r} leave gaps")
             form, total = form + own.scale(total), total * extent
-        for number in held[1:]:
+        fused = self._fused(group) or self._fused(held)
+        for number in held[1:] if fused is None else ():
             self._need_inside(number)
-        return _Dimension(total, self.dims[last].stride, self._fused(held) or form)
+        return _Dimension(total, self.dims[last].stride, fused or form)
 
     def _is_one(self, number: int) -> bool:
         """Whether a dimension has one element alone, and that one is read."""
@@ -138,7 +141,7 @@ class _Parts:
 
     def _fused(self, group: Sequence[int]) -> Affine | None:
         """Return the axis that runs over dimensions which are read at what it was fused of."""
-        axes = [self.dims[n].form.single for n in group]
+        axes = [self.axis[n] for n in group]
         extents = [self.dims[n].extent for n in group]
         definitions, nest = self.nest.definitions, self.nest
         names = set[str]()

@@ -10,6 +10,7 @@ from search_space.rules.box import box_sketches
 from search_space.rules.contraction import contraction_sketches
 from search_space.rules.direct import direct_sketches
 from search_space.rules.elementwise import elementwise_sketches
+from search_space.rules.flat import flat_sketches
 from search_space.rules.gaps import filled
 from search_space.rules.gather import gather_sketches
 from search_space.rules.reduction import reduction_sketches
@@ -30,6 +31,7 @@ Rule = Callable[[Workload, Target], tuple[Sketch, ...] | str]
 #: sentence on why there are none.
 RULES: tuple[tuple[str, Rule], ...] = (
     ("product", contraction_sketches),
+    ("product of joined axes", flat_sketches),
     ("product through windows", box_sketches),
     ("product through windows", gather_sketches),
     ("window tap by tap", direct_sketches),

@@ -27,7 +27,7 @@ from search_space.rules.contraction import (
 )
 from search_space.rules.join import join_steps
 from search_space.rules.pack import is_plain, packing_steps, padded_row_bytes, wants_k_major
-from search_space.rules.role import Blocking, Contraction, contraction, fuse
+from search_space.rules.role import Blocking, Contraction, contraction, fuse, live
 from search_space.rules.variant import Share, Variant, Via, block_inputs, structure_of
 from search_space.sketch import Choice, Side, Sketch, Structure
 from search_space.steps import (
@@ -148,7 +148,8 @@ def _slides(read: Read, workload: Workload) -> int:
     """Return how many positions windows take along the axes of the output that move them, 0 where
     none does."""
     inside = {name for form in workload.stages[0].index for name in form.axes}
-    moved = {name for form in read.index if form.single is None for name in form.axes}
+    forms = [live(workload, form) for form in read.index]
+    moved = {name for form in forms if form.single is None for name in form.axes}
     return math.prod(workload.extents[name] for name in inside & moved) if inside & moved else 0
 
 
@@ -211,7 +212,7 @@ def _wants_copy(boxes: Boxes, read: Read) -> bool:
     blocks, tensor = boxes.blocks, boxes.tensor(read)
     last = read.index[-1].single
     rows = [blocks.k.name]
-    if read == boxes.weights and not wants_k_major(blocks, tensor):
+    if read == boxes.weights and not wants_k_major(blocks.workload, tensor):
         rows.append(boxes.channels.name)
     return last not in rows or access.row_bytes(tensor) < 16
 

@@ -94,7 +94,7 @@ def legal_sketches(
     blocks: Blocking, variants: Iterable[Variant], target: Target
 ) -> tuple[Sketch, ...]:
     """Return the sketches of those ``variants`` that are legal."""
-    built = (_sketch(blocks, variant, target) for variant in variants)
+    built = (sketch_of(blocks, variant, target) for variant in variants)
     return tuple(sketch for sketch in built if is_legal(sketch))
 
 
@@ -244,7 +244,8 @@ def is_legal(sketch: Sketch) -> bool:
     return True
 
 
-def _sketch(blocks: Blocking, variant: Variant, target: Target) -> Sketch:
+def sketch_of(blocks: Blocking, variant: Variant, target: Target) -> Sketch:
+    """Return the sketch that builds ``blocks`` as ``variant``, legal or not."""
     return Sketch(
         name=variant.name,
         workload=blocks.workload,

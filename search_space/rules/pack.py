@@ -14,7 +14,7 @@ from search_space.dtype import size_bytes
 from search_space.rules.role import Blocking
 from search_space.steps import Bind, Split, Step, Tile, Warps
 from search_space.target import Target
-from search_space.workload import Tensor
+from search_space.workload import Tensor, Workload
 
 #: Elements of a block along rows that stay rows, and the sides of a block that is transposed.
 ROW, BLOCK, SQUARE = 512, 4096, 64
@@ -34,7 +34,7 @@ def wants_packing(blocks: Blocking, tensor: Tensor, *, k_major: bool) -> bool:
     A copy that is made on every run has to earn its time; the cost model weighs that. One of a
     constant operand is free, and counts for nothing in ``Structure``.
     """
-    return access.row_bytes(tensor) < 16 or (wants_k_major(blocks, tensor) and not k_major)
+    return access.row_bytes(tensor) < 16 or (wants_k_major(blocks.workload, tensor) and not k_major)
 
 
 def padded_row_bytes(tensor: Tensor, order: tuple[int, ...]) -> int:
@@ -54,10 +54,10 @@ def pays_to_pad(blocks: Blocking, tensor: Tensor) -> bool:
     )
 
 
-def wants_k_major(blocks: Blocking, tensor: Tensor) -> bool:
+def wants_k_major(workload: Workload, tensor: Tensor) -> bool:
     """Whether wgmma reads operands of this dtype with K contiguous alone (PTX ISA: only 16-bit
     types may be transposed in shared memory)."""
-    is_tf32 = tensor.dtype == "float32" and blocks.workload.precision != "ieee"
+    is_tf32 = tensor.dtype == "float32" and workload.precision != "ieee"
     return is_tf32 or size_bytes(tensor.dtype) == 1
 
 

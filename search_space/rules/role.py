@@ -191,6 +191,12 @@ def fuse(workload: Workload, axes: tuple[Axis, ...]) -> tuple[dict[str, tuple[Ax
     return {name: axes}, Axis(name, extent_of(axes), axes[0].kind)
 
 
+def live(workload: Workload, form: Affine) -> Affine:
+    """Return ``form`` without the axes that have one value alone."""
+    extents = workload.extents
+    return Affine.of({a: c for a, c in form.terms if extents[a] > 1}, form.constant)
+
+
 def _plainly(axis: Axis, read: Read) -> bool:
     return any(form.single == axis.name for form in read.index)
 

@@ -115,7 +115,12 @@ def convolutions(draw: st.DrawFn) -> Convolution:
 def test_boxes_of_any_window(h200, made: Convolution, seed: int) -> None:
     few, workload = replace(h200, multiprocessors=3), made.workload()
     rng = random.Random(seed)
-    sketch = rng.choice(found(workload, few))
+    answer = box_sketches(workload, few)
+    if isinstance(answer, str):
+        assert "no operand is read through windows" in answer
+        assert made.kernel == 1 or max(map(made.extent, made.spatial)) == 1
+        return
+    sketch = rng.choice(answer)
     assert_right(workload, render(workload, drawn(sketch, few, rng), few))
 
 

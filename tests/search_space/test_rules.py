@@ -240,7 +240,7 @@ def test_rows_too_long_for_a_block_are_refused() -> None:
 def test_axes_beyond_the_pattern_go_to_the_grid_and_the_loops() -> None:
     workload = product({"p": 3, "i": 64, "q": 5, "j": 64, "r": 2, "k": 64}, "piqj", "pirk", "rkqj")
     for sketch in sketches(workload, H200):
-        if sketch.name.startswith("gather"):
+        if sketch.name.startswith(("gather", "flat")):
             continue
         nests = replay(workload, fill(sketch, {c.name: c.domain[0] for c in sketch.choices}))
         assert {"p", "q"} <= set(nests[0].grid)
