@@ -31,7 +31,7 @@ Rule = Callable[[Workload, Target], tuple[Sketch, ...] | str]
 #: sentence on why there are none.
 RULES: tuple[tuple[str, Rule], ...] = (
     ("product", contraction_sketches),
-    ("product of joined axes", flat_sketches),
+    ("product", flat_sketches),
     ("product through windows", box_sketches),
     ("product through windows", gather_sketches),
     ("window tap by tap", direct_sketches),
