@@ -65,10 +65,11 @@ def _the_access(nest: Nest, step: View) -> Read:
     last = nest.statements[-1]
     if step.tensor == last.output:
         return Read(last.output, last.index)
+    if step.tensor not in {tensor.name for tensor in nest.inputs}:
+        refuse(step, f"{step.tensor!r} is not read; inputs: {names_of(nest.inputs)}")
     found = access.reads_of(nest, step.tensor)
     if len(found) != 1:
-        names = names_of(nest.inputs)
-        refuse(step, f"{step.tensor!r} is read at {len(found)} positions; inputs: {names}")
+        refuse(step, f"{step.tensor!r} is read at {len(found)} positions, a view has one")
     return found[0]
 
 
