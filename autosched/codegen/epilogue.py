@@ -34,6 +34,9 @@ def write_share(scope: Scope, stage: Stage) -> None:
 def write_store(scope: Scope, stage: Stage) -> None:
     """Write the last statement and its store, slice by slice where the nest says so."""
     space, whole = _space(scope, stage), dict(scope.blocks)
+    # What was reduced may be read again: the block is then wider than what is held of it.
+    if not {g for form in stage.index for g in access.groups_in(scope.nest, form)} <= set(space):
+        space = access.store_groups(scope.nest)
     if scope.nest.parts == 1:
         _store(scope, scope.nest, stage, space)
         return

@@ -153,7 +153,7 @@ def _space(
     inside = {g for form in stage.index for g in access.groups_in(nest, form)}
     ordered = dict.fromkeys([*order, *access.store_groups(nest), *sorted(touched)])
     spatial = [g for g in ordered if g in touched and not is_reduction_group(nest, g)]
-    kept = tuple(g for g in spatial if g in inside or not held)
+    kept = tuple(g for g in spatial if g in inside)
     return (tuple(spatial) + tuple(g for g in ordered if g in touched - set(spatial))), kept
 
 

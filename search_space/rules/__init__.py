@@ -14,6 +14,7 @@ from search_space.rules.flat import flat_sketches
 from search_space.rules.gaps import filled
 from search_space.rules.gather import gather_sketches
 from search_space.rules.reduction import reduction_sketches
+from search_space.rules.whole import whole_sketches
 from search_space.sketch import Sketch
 from search_space.target import Target
 from search_space.workload import Workload
@@ -36,6 +37,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("product through windows", gather_sketches),
     ("window tap by tap", direct_sketches),
     ("reduction", reduction_sketches),
+    ("row held whole", whole_sketches),
     ("elementwise expression", elementwise_sketches),
 )
 

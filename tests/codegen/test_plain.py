@@ -142,6 +142,16 @@ WORKLOADS = {
         B=(33, 40),
     ),
     "by a vector": parse("y[i] += A[i,k] * x[k]", {"i": 33, "k": 700}, A=(33, 700), x=(700,)),
+    "softmax": parse(
+        "M[i] max= X[i,k]; E[i] += exp(X[i,k]-M[i]); Y[i,k] = exp(X[i,k]-M[i]) / E[i]",
+        {"i": 13, "k": 100},
+        X=(13, 100, "float16"),
+    ),
+    "deviations": parse(
+        "A[k] += X[i,k]; V[k] += (X[i,k]-A[k]/13)*(X[i,k]-A[k]/13); Y[k] = sqrt(V[k]) + A[k]",
+        {"i": 13, "k": 70},
+        X=(13, 70),
+    ),
     "a chain": parse("Y[i] = relu(2*X[i]+1)/2", {"i": 5001}, X=(5001,)),
     "turned": parse(
         "Y[i,j] = X[j,i] + Z[i,j]*B[j]", {"i": 50, "j": 70}, X=(70, 50), Z=(50, 70), B=(70,)
@@ -266,6 +276,20 @@ def test_16_bytes_a_thread(expression, sizes, inputs, choices, loads, pool, h200
     found = re.findall(r"ld\.global\S*", ptx)
     assert len(found) == loads
     assert all(".v4." in load for load in found)
+
+
+def test_a_row_that_is_read_again_is_loaded_once(pool, h200) -> None:
+    """Rows of 4096 float32 in 256 threads: 4 loads and 4 stores of 16 bytes each."""
+    workload = parse(
+        "Q[i] += X[i,k]*X[i,k]; Y[i,k] = X[i,k] * rsqrt(Q[i]/4096 + 0.00001)",
+        {"i": 2048, "k": 4096},
+        X=(2048, 4096, "float32"),
+    )
+    (sketch,) = sketches(workload, h200)
+    schedule = fill(sketch, {"tile_m": 1, "tile_n": 4096, "warps": 8})
+    ptx = pool.text(render(workload, schedule, h200), h200.triton_target)["kernel"]["ptx"]
+    assert re.findall(r"ld\.global\S*", ptx) == ["ld.global.v4.b32"] * 4
+    assert re.findall(r"st\.global\S*", ptx) == ["st.global.v4.b32"] * 4
 
 
 def test_channels_are_loaded_16_bytes_a_thread_and_nothing_is_spilled(pool, h200) -> None:

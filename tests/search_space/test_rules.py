@@ -307,7 +307,7 @@ def test_what_holds_no_large_product_is_computed_without_a_dot(expression: str, 
 
 def test_two_reductions_are_refused_and_one_each_is_named_as_the_way() -> None:
     workload = text.parse(
-        "M[i] max= A[i,k]; S[i] += exp(A[i,k] - M[i])",
+        "M[i] max= A[i,k]; S[] += M[i]",
         {"i": 8, "k": 16},
         {"A": text.Stored((8, 16), "float32")},
     )
@@ -315,9 +315,23 @@ def test_two_reductions_are_refused_and_one_each_is_named_as_the_way() -> None:
         sketches(workload, H200)
     assert str(refusal.value).endswith(
         "as window tap by tap or reduction: it reduces twice, into 'M' and then into 'acc'; one "
-        "reduction a kernel is what these rules know; as elementwise expression: its first "
-        "stage reduces, into 'M'. Each reduction stated as a computation of its own is covered."
+        "reduction a kernel is what these rules know; as row held whole: nothing is reduced and "
+        "read again; as elementwise expression: its first stage reduces, into 'M'. Each reduction "
+        "stated as a computation of its own is covered."
     )
+
+
+def test_rows_longer_than_a_block_are_not_held_whole() -> None:
+    def softmax(length: int) -> Workload:
+        return text.parse(
+            "M[i] max= A[i,k]; E[i] += exp(A[i,k] - M[i]); Y[i,k] = exp(A[i,k] - M[i]) / E[i]",
+            {"i": 8, "k": length},
+            {"A": text.Stored((8, length), "float16")},
+        )
+
+    assert names(softmax(12672)) == {"whole"}
+    with pytest.raises(NoSketch, match="rows of 40000 elements are longer than the 32768 that"):
+        sketches(softmax(40000), H200)
 
 
 def test_long_products_through_windows_are_not_unrolled() -> None:
