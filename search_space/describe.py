@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from search_space import access
 from search_space.nest import Nest, Via
 from search_space.rules.box import Boxes, box_structure, boxes_of
-from search_space.rules.flat import Flat, flat_of, flat_structure
+from search_space.rules.flat import flat_structure, flats_of
 from search_space.rules.peel import Rest, Side
 from search_space.rules.role import (
     Blocking,
@@ -81,9 +81,10 @@ def _boxes(workload: Workload, roles: Contraction, nest: Nest) -> Boxes | None:
 
 def _blocks(workload: Workload, roles: Contraction, nest: Nest) -> Blocking:
     """Return the axes that the nest holds in blocks: as they are, or fused first."""
-    flat = flat_of(workload, roles)
-    if isinstance(flat, Flat) and nest.views:
-        return flat.blocks
+    flats = flats_of(workload, roles)
+    for flat in flats if nest.views and not isinstance(flats, str) else ():
+        if set(flat.blocks.fused) <= set(nest.extents):
+            return flat.blocks
     for taps in (True, False):
         fused = fused_blocking(workload, roles, taps=taps)
         if isinstance(fused, Blocking) and fused.fused and set(fused.fused) <= set(nest.extents):

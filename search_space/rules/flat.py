@@ -17,12 +17,15 @@ from search_space.companion import packed_tensor
 from search_space.expr import Affine, Read, reads
 from search_space.rules.contraction import is_legal, plain_variants, sketch_of
 from search_space.rules.pack import is_plain, packed_order, padded_row_bytes, wants_k_major
-from search_space.rules.role import Blocking, Contraction, contraction, fuse, live
+from search_space.rules.role import Blocking, Contraction, contraction, extent_of, fuse, live
 from search_space.rules.variant import Variant, structure_of
 from search_space.sketch import Sketch, Structure
 from search_space.steps import CacheRead, CacheWrite, Pack, Step, View
 from search_space.target import Target
 from search_space.workload import Axis, Tensor, Workload
+
+#: By how much a side of a block may shrink so that the output is stored in longer rows.
+MOST_LOST = 8
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Flat:
     blocks: Blocking
     a: Operand
     b: Operand
+    kind: str = "flat"
 
 
 def flat_sketches(workload: Workload, target: Target) -> tuple[Sketch, ...] | str:
@@ -49,18 +53,23 @@ def flat_sketches(workload: Workload, target: Target) -> tuple[Sketch, ...] | st
     roles = contraction(workload)
     if isinstance(roles, str):
         return roles
-    flat = flat_of(workload, roles)
-    if isinstance(flat, str):
-        return flat
-    if is_plain(flat.blocks, target):
+    flats = flats_of(workload, roles)
+    if isinstance(flats, str):
+        return flats
+    if is_plain(flats[0].blocks, target):
         return "the product is formed without tensor cores, which pointers feed as well"
-    found = (_sketch(flat, variant, target) for variant in plain_variants(roles, target))
+    variants = [*plain_variants(roles, target)]
+    found = (_sketch(flat, variant, target) for flat in flats for variant in variants)
     legal = tuple(s for s in found if s.structure.load == "descriptor" and is_legal(s))
     return legal or "no variant is legal"
 
 
-def flat_of(workload: Workload, roles: Contraction) -> Flat | str:
-    """Choose the axes that blocks hold, or return one sentence on why they are as before."""
+def flats_of(workload: Workload, roles: Contraction) -> tuple[Flat, ...] | str:
+    """Choose the axes that blocks hold, or return one sentence on why they are as before.
+
+    Where the output has axes of both sides in turns, so that no block of it is made of long rows,
+    there is a second way: of one side, that of which less is lost, a block holds one axis.
+    """
     for read in (roles.a, roles.b):
         for form in read.index:
             if len(live(workload, form).terms) > 1 or (form.terms and not _single(workload, form)):
@@ -71,14 +80,51 @@ def flat_of(workload: Workload, roles: Contraction) -> Flat | str:
     if not plain:
         return "no reduced axis is read plainly by both operands"
     k = max(plain, key=lambda axis: axis.extent)
-    a, b = (_operand(workload, r, x, k) for r, x in ((roles.a, roles.m), (roles.b, roles.n)))
-    if len(a.run) == len(b.run) == 1 and not roles.windowed:
-        return "each side of a block has one axis"
-    if not a.run or not b.run:
+    whole = _flat(workload, roles, k, roles.m, roles.n)
+    if whole is None:
         return "one operand holds no output axis plainly"
+    run_m, run_n = whole.a.run, whole.b.run
+    if len(run_m) == len(run_n) == 1 and not roles.windowed:
+        return "each side of a block has one axis"
+    if _is_joined(workload, run_m) and _is_joined(workload, run_n):
+        return (whole,)
+    ways = [
+        (extent_of(run) // max(axis.extent for axis in run), side)
+        for side, run in (("m", run_m), ("n", run_n))
+        if len(run) > 1
+    ]
+    lost, side = min(ways, default=(MOST_LOST + 1, ""))
+    if lost > MOST_LOST:
+        return (whole,)
+    sides = (_longest(run_m), roles.n) if side == "m" else (roles.m, _longest(run_n))
+    apart = _flat(workload, roles, k, *sides)
+    return (whole, replace(apart, kind="flat.apart")) if apart else (whole,)
+
+
+def _flat(
+    workload: Workload,
+    roles: Contraction,
+    k: Axis,
+    side_m: tuple[Axis, ...],
+    side_n: tuple[Axis, ...],
+) -> Flat | None:
+    a, b = _operand(workload, roles.a, side_m, k), _operand(workload, roles.b, side_n, k)
+    if not a.run or not b.run:
+        return None
     fused_m, m = fuse(workload, a.run)
     fused_n, n = fuse(workload, b.run)
     return Flat(Blocking(workload, roles, m, n, k, {**fused_m, **fused_n}), a, b)
+
+
+def _longest(run: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    return (max(run, key=lambda axis: axis.extent),)
+
+
+def _is_joined(workload: Workload, run: tuple[Axis, ...]) -> bool:
+    """Whether the axes of ``run`` follow one another in the output."""
+    order = [_single(workload, form) for form in workload.stages[-1].index]
+    names: list[str | None] = [axis.name for axis in run]
+    return any(order[n : n + len(names)] == names for n in range(len(order)))
 
 
 def _single(workload: Workload, form: Affine) -> str | None:
@@ -173,7 +219,7 @@ def _dims(
 
 
 def _sketch(flat: Flat, variant: Variant, target: Target) -> Sketch:
-    variant = replace(variant, kind="flat", pack_a=flat.a.is_copy, pack_b=flat.b.is_copy)
+    variant = replace(variant, kind=flat.kind, pack_a=flat.a.is_copy, pack_b=flat.b.is_copy)
     sketch = sketch_of(flat.blocks, variant, target)
     structure = flat_structure(flat.blocks, variant)
     steps = tuple(_viewed(flat, sketch.steps, stores=not variant.joins))

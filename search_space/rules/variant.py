@@ -47,7 +47,7 @@ class Variant:
         """Return the axis that runs along the rows of a packed copy, if packing chooses it."""
         if side in self.turned:
             return blocks.m if side == "a" else blocks.n
-        is_flat = self.kind == "flat"
+        is_flat = self.kind.startswith("flat")
         wants = wants_k_major(blocks.workload, getattr(blocks, side))
         along_k = is_flat or blocks.outer_k or wants
         return blocks.k if along_k else None

@@ -81,8 +81,10 @@ CASES = {
 def test_every_variant(name: str, h200) -> None:
     workload, packed = CASES[name]
     few = replace(h200, multiprocessors=3)
+    apart = {"apart" in sketch.name for sketch in found(workload, few)}
+    assert apart == ({False, True} if name == "upsampled" else {False})
     for sketch in found(workload, few):
-        assert ("packed" in sketch.name) == packed
+        assert ("packed" in sketch.name) == (packed or "apart" in sketch.name)
         choices = random_choices(sketch, few, random.Random(sketch.name))
         assert choices is not None
         schedule = fill(sketch, choices)
