@@ -17,7 +17,7 @@ from autosched.codegen.block import (
 from autosched.codegen.dtype import TRITON_NAMES
 from autosched.codegen.scope import Block, Scope, Space, placed
 from autosched.codegen.text import unwrapped
-from autosched.codegen.value import IDENTITY, value_text
+from autosched.codegen.value import identity_text, value_text
 from search_space import access
 from search_space.expr import Call, Expr, Read, reads
 from search_space.index import axes_of
@@ -177,7 +177,8 @@ def _masked(
     if bound:
         name_conditions(scope, nest, bound)
         mask = mask_text(scope, nest, bound, space)
-        value = f"tl.where({mask}, {value}, {IDENTITY[reducer]})"
+        identity = identity_text(reducer, nest.tensor[stage.output].dtype)
+        value = f"tl.where({mask}, {value}, {identity})"
     return value
 
 
@@ -229,10 +230,11 @@ def is_reduction_group(nest: Nest, number: int) -> bool:
 
 def _identity(nest: Nest, stage: Stage, space: Space) -> str:
     shape = [str(nest.group_extent(g)) for g in space]
-    dtype = TRITON_NAMES[nest.tensor[stage.output].dtype]
+    held = nest.tensor[stage.output].dtype
+    dtype = TRITON_NAMES[held]
     if stage.reducer == "sum":
         return f"tl.zeros([{', '.join(shape)}], {dtype})"
-    return f"tl.full([{', '.join(shape)}], {IDENTITY['max']}, {dtype})"
+    return f"tl.full([{', '.join(shape)}], {identity_text('max', held)}, {dtype})"
 
 
 def _loops_of(nest: Nest, stage: Stage) -> tuple[str, ...]:

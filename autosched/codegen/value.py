@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from autosched.codegen.dtype import TRITON_NAMES
+from search_space.dtype import DTYPES
 from search_space.expr import Call, Cast, Const, Expr, Read, children
+from search_space.workload import Reducer
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _PREFIX = {
@@ -42,7 +44,16 @@ def short_erf(x):
 """,
 }
 
-IDENTITY = {"sum": "0.0", "max": 'float("-inf")'}
+#: What leaves a sum or a maximum as it is, by the kind of dtype that it is kept in.
+IDENTITY: dict[str, dict[Reducer, str]] = {
+    "float": {"sum": "0.0", "max": 'float("-inf")'},
+    "int": {"sum": "0", "max": str(-(1 << 31))},
+}
+
+
+def identity_text(reducer: Reducer, dtype: str) -> str:
+    """Write what leaves a reduction that is kept in ``dtype`` as it is."""
+    return IDENTITY[DTYPES[dtype].kind][reducer]
 
 
 def value_text(

@@ -141,6 +141,7 @@ WORKLOADS = {
         A=(20, 40),
         B=(33, 40),
     ),
+    "integers": parse("S[i] max= X[i,j]", {"i": 9, "j": 300}, X=(9, 300, "int8")),
     "by a vector": parse("y[i] += A[i,k] * x[k]", {"i": 33, "k": 700}, A=(33, 700), x=(700,)),
     "softmax": parse(
         "M[i] max= X[i,k]; E[i] += exp(X[i,k]-M[i]); Y[i,k] = exp(X[i,k]-M[i]) / E[i]",
