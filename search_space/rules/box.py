@@ -54,7 +54,7 @@ from search_space.workload import Axis, Tensor, Workload
 #: Images, planes, rows and columns of a box, by the choice that says how many.
 PIXELS: dict[str, tuple[int, ...]] = {
     "tile_i": (1, 2, 4, 8, 16),
-    "tile_d": (1, 2, 4),
+    "tile_d": (1, 2, 4, 8, 16),
     "tile_y": (1, 2, 4, 8, 16),
     "tile_x": (1, 2, 4, 8, 16, 32, 64, 128),
 }
@@ -201,9 +201,23 @@ def _variants(boxes: Boxes, target: Target) -> Iterator[Variant]:
     for store in stores:
         yield replace(plain, store=store)
         yield replace(plain, store=store, persistent=True)
+        if weight_pack and _may_pass_registers(boxes):
+            unpacked = replace(plain, store=store, registers=True)
+            yield replace(
+                unpacked, pack_a=packs[0] and not boxes.last, pack_b=packs[1] and boxes.last
+            )
     if pays_to_split(boxes.blocks.roles, target):
         for share in SHARES:
             yield replace(plain, split=share)
+
+
+def _may_pass_registers(boxes: Boxes) -> bool:
+    """Whether weights need no copy as the first operand of wgmma, which takes it from registers in
+    either way: worth a trial where a copy is long beside the product."""
+    workload, tensor = boxes.blocks.workload, boxes.tensor(boxes.weights)
+    is_tf32 = workload.precision == "tf32" and tensor.dtype == "float32"
+    lies = boxes.weights.index[-1].single == boxes.channels.name
+    return is_tf32 and lies and access.row_bytes(tensor) == 16
 
 
 def _wants_copy(boxes: Boxes, read: Read) -> bool:
@@ -263,7 +277,7 @@ def _steps(boxes: Boxes, variant: Variant, target: Target) -> Iterator[Step]:
         yield Persist(target.multiprocessors, Open("ctas"))
     yield Order((loop,))
     yield from _data_steps(boxes, variant)
-    yield Tensorize(variant.swap)
+    yield Tensorize(variant.swap, variant.registers)
     yield CacheWrite(variant.store)
     yield Pipeline(Open("stages"))
     yield Warps(Open("warps"))
@@ -274,10 +288,11 @@ def _steps(boxes: Boxes, variant: Variant, target: Target) -> Iterator[Step]:
 def _data_steps(boxes: Boxes, variant: Variant) -> Iterator[Step]:
     blocks, nest = boxes.blocks, 2 if variant.joins else 1
     for read in (boxes.pixels, boxes.weights):
-        tensor, order = boxes.tensor(read), _order(boxes, read)
+        is_packed = variant.pack_b if read == blocks.roles.b else variant.pack_a
+        tensor, order = boxes.tensor(read), _order(boxes, read, is_packed)
         source, phases = tensor.name, _phases(boxes, read)
         dims = tuple((d,) for d in order)
-        if variant.pack_b if read == blocks.roles.b else variant.pack_a:
+        if is_packed:
             source = blocks.fresh(f"{tensor.name}_packed")
             yield Pack(tensor.name, source, order, padded_row_bytes(tensor, order))
             yield from packing_steps(tensor, order, nest)
@@ -293,7 +308,7 @@ def _data_steps(boxes: Boxes, variant: Variant) -> Iterator[Step]:
             yield CacheRead(tensor_name, "descriptor")
 
 
-def _order(boxes: Boxes, read: Read) -> tuple[int, ...]:
+def _order(boxes: Boxes, read: Read, is_packed: bool) -> tuple[int, ...]:
     """Return the order of an operand's dimensions: those without an axis of the block first, so
     that the reshaped box stays in shared memory, and last the one that rows run along."""
     held = {axis.name for _, axis in boxes.along} | {boxes.channels.name}
@@ -304,7 +319,7 @@ def _order(boxes: Boxes, read: Read) -> tuple[int, ...]:
     if k is None:
         return (*free, *along)
     lies_last = read == boxes.weights and along[-1:] == [len(read.index) - 1]
-    return (*free, k, *along) if lies_last and not _wants_copy(boxes, read) else (*free, *along, k)
+    return (*free, k, *along) if lies_last and not is_packed else (*free, *along, k)
 
 
 def _phases(boxes: Boxes, read: Read) -> tuple[int, ...]:

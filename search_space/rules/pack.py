@@ -12,7 +12,7 @@ from math import prod
 from search_space import access
 from search_space.dtype import size_bytes
 from search_space.rules.role import Blocking
-from search_space.steps import Bind, Split, Step, Tile, Warps
+from search_space.steps import Bind, Fuse, Split, Step, Tile, Warps
 from search_space.target import Target
 from search_space.workload import Tensor, Workload
 
@@ -85,21 +85,46 @@ def packing_steps(
 ) -> Iterator[Step]:
     """Yield the steps of the nest that copies: its axes are d0, d1, ... by dimension.
 
-    A copy that transposes does so in blocks of ``square`` x ``square`` elements.
+    Dimensions that stay side by side are walked as one. A copy that transposes does so in blocks
+    of ``square`` x ``square`` elements, or as many in longer ones where an axis is short.
     """
-    last = order[-1]
-    *outer, beside = [d for d in range(len(tensor.shape)) if d != last]
-    is_transposed = last != len(tensor.shape) - 1
-    if is_transposed:
-        beside = len(tensor.shape) - 1
-        outer = [d for d in range(len(tensor.shape)) if d not in (last, beside)]
-    width = square if is_transposed else min(ROW, _covering(tensor.shape[last]))
-    height = square if is_transposed else min(BLOCK // width, _covering(tensor.shape[beside]))
-    yield Split(f"d{last}", f"d{last}o", f"d{last}i", width, nest)
-    yield Split(f"d{beside}", f"d{beside}o", f"d{beside}i", height, nest)
-    yield Tile(((f"d{beside}i",), (f"d{last}i",)), nest)
-    yield Bind((*(f"d{d}" for d in outer), f"d{beside}o", f"d{last}o"), nest=nest)
+    runs = _runs(tensor, order)
+    names = {run: "_".join(f"d{d}" for d in run) for run in runs}
+    for run in runs:
+        if len(run) > 1:
+            yield Fuse(tuple(f"d{d}" for d in run), names[run], nest)
+    last = (order[-1],)
+    *outer, beside = [run for run in runs if run != last]
+    width = min(ROW, _covering(tensor.shape[order[-1]]))
+    height = _covering(prod(tensor.shape[d] for d in beside))
+    if order[-1] != len(tensor.shape) - 1:
+        height = min(square, height)
+        width = min(square * square // height, max(square, width))
+    else:
+        height = min(BLOCK // width, height)
+    yield Split(names[last], f"{names[last]}o", f"{names[last]}i", width, nest)
+    yield Split(names[beside], f"{names[beside]}o", f"{names[beside]}i", height, nest)
+    yield Tile(((f"{names[beside]}i",), (f"{names[last]}i",)), nest)
+    grid = (*(names[run] for run in outer), f"{names[beside]}o", f"{names[last]}o")
+    yield Bind(grid, nest=nest)
     yield Warps(4, nest)
+
+
+def _runs(tensor: Tensor, order: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the dimensions of ``tensor`` in runs that lie within one another here and in the copy.
+
+    The copy's last dimension, whose rows are padded, is a run of its own.
+    """
+    runs: list[tuple[int, ...]] = []
+    for d in range(len(tensor.shape)):
+        before = runs[-1][-1] if runs else None
+        follows = before is not None and order.index(d) == order.index(before) + 1
+        nested = follows and tensor.strides[d - 1] == tensor.shape[d] * tensor.strides[d]
+        if nested and order[-1] not in (d, before):
+            runs[-1] = (*runs[-1], d)
+        else:
+            runs.append((d,))
+    return runs
 
 
 def _covering(extent: int) -> int:

@@ -4,16 +4,15 @@ import triton.language as tl
 
 @triton.jit
 def kernel_pack_W(W, W_packed):
-    # axes: d0 < 64, d2 < 3
-    # grid: d1 < 3, d2o < 1, d0o < 1
-    # block: d2i < 64 x d0i < 64
-    d2i = tl.arange(0, 64)
+    # axes: d0 < 64, d1 < 3, d2 < 3, d1_d2 < 9
+    # grid: d1_d2o < 1, d0o < 1
+    # block: d1_d2i < 16 x d0i < 64
+    d1_d2i = tl.arange(0, 16)
     d0i = tl.arange(0, 64)
-    d1 = tl.program_id(0)
-    W_at = W + (d1 * 3) + ((d0i * 9)[None, :] + d2i[:, None])
-    W_packed_tile = tl.load(W_at, mask=(d2i < 3)[:, None], other=0.0)
-    W_packed_at = W_packed + (d1 * 192) + ((d2i * 64)[:, None] + d0i[None, :])
-    tl.store(W_packed_at, W_packed_tile, mask=(d2i < 3)[:, None])
+    W_at = W + ((d0i * 9)[None, :] + d1_d2i[:, None])
+    W_packed_tile = tl.load(W_at, mask=(d1_d2i < 9)[:, None], other=0.0)
+    W_packed_at = W_packed + (d0i[None, :] + (d1_d2i * 64)[:, None])
+    tl.store(W_packed_at, W_packed_tile, mask=(d1_d2i < 9)[:, None])
 
 
 import triton
