@@ -191,18 +191,27 @@ def _dot_rate(case: Case) -> Any:
 def _load_us(case: Case, unit: Machine) -> Any:
     """Time to bring one turn's operands in: the port's rate, less for narrow copies.
 
-    A copy of 16 bytes a thread fills the port. Narrower rows use a share of it; below 4 bytes
-    there is no asynchronous copy, and values pass through registers on their way.
+    The copy engine takes one row of a box after another, short ones no faster. A copy of 16 bytes a
+    thread fills the port. Narrower rows use a share of it; below 4 bytes there is no asynchronous
+    copy, and values pass through registers on their way.
     """
     s = case.structure
     port = 1e-6 * rates.L2_PORT_BYTES_PER_CLOCK * unit.clock_hz
     if s.load == "descriptor":
         a_rows, b_rows = (1 + (STRADDLING - 1) * x for x in (s.a_straddles, s.b_straddles))
-        a_block = 1.0 * case.tile_k * case.tile_m * case.a_bytes * a_rows
-        return (a_block + case.tile_k * case.tile_n * case.b_bytes * b_rows) / port
+        a_row = (case.tile_k if s.a_k_major else case.tile_m) * case.a_bytes
+        b_row = (case.tile_k if s.b_k_major else case.tile_n) * case.b_bytes
+        a_block = 1.0 * case.tile_k * case.tile_m * case.a_bytes * a_rows * _short(a_row)
+        b_block = 1.0 * case.tile_k * case.tile_n * case.b_bytes * b_rows * _short(b_row)
+        return (a_block + b_block) / port
     a_block = case.tile_k * case.tile_m * case.a_bytes * _narrow(s.a_row_bytes)
     b_block = case.tile_k * case.tile_n * case.b_bytes * _narrow(s.b_row_bytes)
     return (a_block + b_block) / port
+
+
+def _short(row_bytes: Any) -> Any:
+    """How much longer the copy engine takes for a box of short rows than for one of whole lines."""
+    return np.maximum(1.0, rates.BOX_ROW_BYTES / row_bytes)
 
 
 def _narrow(row_bytes: int) -> float:

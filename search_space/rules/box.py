@@ -20,7 +20,6 @@ from search_space.rules.contraction import (
     CTAS,
     GROUP,
     SPLIT,
-    TILE_K,
     TILE_N,
     is_legal,
     pays_to_split,
@@ -58,6 +57,9 @@ PIXELS: dict[str, tuple[int, ...]] = {
     "tile_y": (1, 2, 4, 8, 16),
     "tile_x": (1, 2, 4, 8, 16, 32, 64, 128),
 }
+#: Channels of a box. Rows of less than 64 bytes take the copy engine twice as long as they need
+#: (measured, H200), so they are for tensors that have no more.
+DEPTHS, LONG_DEPTH = (16, 32, 64, 128, 256), 32
 STAGES = (2, 3, 4, 5, 6, 7)
 WARPS = (4, 8)
 SHARES: tuple[Share, ...] = ("counter", "workspace")
@@ -337,13 +339,9 @@ def _choices(boxes: Boxes, variant: Variant) -> tuple[Choice, ...]:
     }
     if math.prod(domain[-1] for domain in domains.values()) < BOX_PIXELS[0]:
         domains["tile_x"] = tuple(v for v in PIXELS["tile_x"] if v <= BOX_PIXELS[0])
-    depths = _covering(TILE_K, boxes.blocks.k.extent)
-    if max(_phases(boxes, boxes.pixels)) > 1:
-        # A view in phases has the channels of several pixels in a row: blocks end with a pixel.
-        depths = tuple(d for d in depths if boxes.blocks.k.extent % d == 0) or depths
     domains |= {
         boxes.channel_choice: _covering(TILE_N, boxes.channels.extent),
-        "tile_k": depths,
+        "tile_k": _depths(boxes),
         "stages": STAGES,
         "warps": WARPS,
         "group": GROUP,
@@ -354,6 +352,16 @@ def _choices(boxes: Boxes, variant: Variant) -> tuple[Choice, ...]:
     if variant.persistent:
         domains["ctas"] = CTAS
     return tuple(Choice(name, domain) for name, domain in domains.items())
+
+
+def _depths(boxes: Boxes) -> tuple[int, ...]:
+    extent = boxes.blocks.k.extent
+    depths = _covering(DEPTHS, extent)
+    if max(_phases(boxes, boxes.pixels)) > 1:
+        # A view in phases has the channels of several pixels in a row: blocks end with a pixel.
+        depths = tuple(d for d in depths if extent % d == 0) or depths
+    long = tuple(d for d in depths if d >= LONG_DEPTH)
+    return long if long and extent >= LONG_DEPTH else depths
 
 
 def _covering(domain: tuple[int, ...], extent: int) -> tuple[int, ...]:
