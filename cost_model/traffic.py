@@ -17,8 +17,9 @@ from search_space.dtype import size_bytes
 
 #: Share of its time for which a program without a dot has its loads in flight.
 UNSTAGED_TURNS = 0.9
-#: Blocks of one tensor that a turn asks for before it needs the first of them.
-AHEAD = 4
+#: Bytes that a thread asks for before it needs the first of them, where a turn loads several
+#: blocks: as many as the compiler finds registers for.
+AHEAD_BYTES = 64.0
 #: What a byte brought into shared memory takes of its rate over a byte read by the dots.
 #: Measured on an H200: 128 x 128 blocks of float16, two programs to a multiprocessor, multiply as
 #: fast as 128 x 256 (65536 x 1024 x 1024: 200.4 us against 200.1), so they cannot be bound by it.
@@ -50,17 +51,19 @@ def block_bytes(case: Case) -> Column:
     """Bytes of the operands of one turn of the K loop: ``tile_k * (tile_m * a + tile_n * b)``, or
     those of the blocks that are loaded where none are multiplied."""
     if case.structure.streams:
-        return _streamed_bytes(case, case.structure.steps)
+        return _streamed_bytes(case)
     return np.asarray(1.0 * case.tile_k * (case.tile_m * case.a_bytes + case.tile_n * case.b_bytes))
 
 
-def _streamed_bytes(case: Case, most: int) -> Column:
-    """Bytes of the blocks that a turn loads, of each tensor ``most`` blocks at the most."""
+def _streamed_bytes(case: Case, most: float = math.inf) -> Column:
+    """Bytes of the blocks that a turn loads; of the blocks of one tensor ``most`` for each thread,
+    if one alone is not more."""
     tiles = {side: getattr(case, f"tile_{side}") for side in "mnk"}
+    threads = case.target.warp_size * case.warps
     total: Any = np.zeros(np.shape(case.tile_m))
     for stream in case.structure.streams:
         block = stream.element_bytes * math.prod(1.0 * tiles[side] for side in stream.along)
-        total = total + min(stream.loads, most) * block
+        total = total + np.minimum(stream.loads * block, np.maximum(block, most * threads))
     return np.asarray(total)
 
 
@@ -167,7 +170,7 @@ def in_flight_bytes(case: Case) -> Column:
     beside = np.minimum(resident(case), queued(case))
     turns = np.maximum(case.stages - 1, 0.5) if case.structure.dot else UNSTAGED_TURNS
     if case.structure.streams:
-        return np.asarray(active * beside * turns * _streamed_bytes(case, AHEAD))
+        return np.asarray(active * beside * turns * _streamed_bytes(case, AHEAD_BYTES))
     return np.asarray(active * beside * turns * block_bytes(case))
 
 

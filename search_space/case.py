@@ -46,6 +46,8 @@ REGISTERS_OF_ROWS = 20
 #: Registers of a plain dot beside as many again as its accumulators, and the most it can do with:
 #: 32 accumulators took 96, 64 took 158 to 207, and 128 took 208 to 255 with at most a few spilled.
 PLAIN_DOT_REGISTERS, PLAIN_DOT_MOST_REGISTERS = 32, 127
+#: Programs that a multiprocessor of sm_80 or sm_90 holds at the most (CUDA programming guide).
+RESIDENT_PROGRAMS = 32
 #: Loads of single elements, squared, that take one register for each element of a thread.
 SINGLE_LOADS = 110
 #: Shared memory that the hardware keeps for itself per resident block on sm_80 and later.
@@ -279,7 +281,7 @@ def programs_per_multiprocessor(case: Case) -> Number:
     registers = ceil_div(registers_estimate(case), 8) * 8 * threads
     by_registers = target.registers_per_multiprocessor // registers
     by_threads = target.max_threads_per_multiprocessor // threads
-    return smaller(smaller(by_shared, by_registers), by_threads)
+    return smaller(smaller(by_shared, by_registers), smaller(by_threads, RESIDENT_PROGRAMS))
 
 
 def ceil_div(a: Number, b: Number) -> Number:
