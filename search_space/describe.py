@@ -53,6 +53,7 @@ def describe(workload: Workload, nests: Sequence[Nest]) -> Description | None:
         persistent=nest.persistent,
         split=share,
         swap=nest.swap,
+        registers=nest.registers,
         pack_a=roles.a.tensor in nest.packed.values(),
         pack_b=roles.b.tensor in nest.packed.values(),
         peel=_rest(nest, nests[1:], blocks),

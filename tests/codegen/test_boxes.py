@@ -154,19 +154,29 @@ def test_every_variant(made: Convolution, h200) -> None:
     assert all("packed" in name for name in names) == made.first
 
 
-def test_a_transposed_convolution_reads_backwards_along_its_taps(h200) -> None:
+@pytest.mark.parametrize(("dtype", "precision"), [("float16", "ieee"), ("float32", "tf32")])
+def test_a_transposed_convolution_reads_backwards_along_its_taps(
+    dtype: str, precision: str, h200
+) -> None:
     """Stride 2, kernel 4, padding 1: two classes of pixels, two taps each."""
-    x = te.placeholder((2, 7, 32), "X", "float16")
-    w = te.placeholder((32, 4, 16), "W", "float16")
+    x = te.placeholder((2, 7, 32), "X", dtype)
+    w = te.placeholder((32, 4, 16), "W", dtype)
     t, c = te.reduce_axis(2, "t"), te.reduce_axis(32, "c")
     y = te.compute(
         (2, 6, 2, 16),
         lambda n, q, u, o: te.sum(x[n, q - t + 1, c] * w[c, t * 2 + u, o], axis=(t, c)),
         "Y",
     )
-    workload = te.workload(y, dtype="float16")
+    workload = te.workload(y, dtype=dtype, precision=precision)
+    names = {sketch.name for sketch in found(workload, h200)}
+    assert any("registers" in name for name in names) == (precision == "tf32")
     for sketch in found(workload, h200):
-        assert_right(workload, render(workload, drawn(sketch, h200, random.Random(1)), h200))
+        middle = {c.name: c.domain[len(c.domain) // 2] for c in sketch.choices}
+        schedule = fill(sketch, middle)
+        assert_right(workload, render(workload, schedule, h200))
+        described = describe(workload, replay(workload, schedule))
+        assert described is not None
+        assert described.structure == sketch.structure
 
 
 @pytest.mark.parametrize(
