@@ -49,6 +49,8 @@ HALF_RATE_ROW_BYTES = 8.0
 FULL_RATE_ROW_BYTES = 256.0
 #: Share of a turn's waits that the other programs of a multiprocessor do not fill.
 EXPOSED = 0.1
+#: Bytes that a block's columns must have side by side for stores to fill their sectors and lines.
+STORED_RUN_BYTES = 64.0
 #: Time that one more slice of a store costs, microseconds, and a program's last write.
 PART_US = 0.08
 DRAIN_US = 0.35
@@ -247,7 +249,8 @@ def _store_us(case: Case, unit: Machine) -> Any:
         * min(1.0, (s.output_row_bytes + 4) / 20)
         * (rates.ATOMIC_RATE if s.split == "atomic" else 1.0)
     )
-    write = elements * case.stored_bytes / width
+    run = np.minimum(1.0, case.run_n * case.stored_bytes / STORED_RUN_BYTES)
+    write = elements * case.stored_bytes / width / run
     convert = elements * case.stored_bytes / rates.SHARED_BYTES_PER_CLOCK
     function = elements * s.epilogue_calls * rates.EPILOGUE_CLOCKS / 128
     clocks = write * (0.5 + 0.5 / case.parts) + convert + function

@@ -77,6 +77,8 @@ class Case:
     #: Blocks along M and along N.
     tiles_m: Number
     tiles_n: Number
+    #: Columns of the block that lie side by side as stored.
+    run_n: Number
 
     @property
     def a_bytes(self) -> int:
@@ -183,6 +185,8 @@ def case_for(
         blocks[f"tiles_{name}"] = math.prod(
             ceil_div(side.extent, tiles[side.choice]) for side in sides or (Side(tile, extent),)
         )
+    inner = structure.n_sides[-1].choice if structure.n_sides else "tile_n"
+    blocks["run_n"] = {**held, **choices}[inner]
     return Case(**held, **blocks, structure=structure, target=target, least=least)
 
 
