@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from search_space.expr import Affine, Read, reads
@@ -34,6 +35,8 @@ UNROLLED_POINTS = 64
 #: Rows, and outputs that read the same elements, which a program may compute together.
 ROWS, OUTPUTS = (1, 2, 4), (1, 4, 8)
 MOST_COPIES = 16
+#: Rows and columns of pixels that a program may compute together where channels lie last.
+PATCH = (1, 2, 4)
 
 
 def direct_sketches(workload: Workload, _target: Target) -> tuple[Sketch, ...] | str:
@@ -112,7 +115,6 @@ def _rows_of_pixels(
 
 
 def _channels_last(workload: Workload, spatial: tuple[Axis, ...]) -> Iterator[Plan]:
-    loops, unrolled = _loops(workload, 1)
     moved = _moved(workload)
     n = list[Axis]()
     for axis in reversed(spatial):
@@ -128,22 +130,34 @@ def _channels_last(workload: Workload, spatial: tuple[Axis, ...]) -> Iterator[Pl
     if m:
         pixels = powers(1, 256, math.prod(axis.extent for axis in m))
         domains = {"tile_m": pixels, **domains}
-    plan = Plan(
-        "direct.channels", workload, domains, m=m, n=channels, loops=loops, unrolled=unrolled
-    )
-    yield plan
     packed = _turned(workload, channels[-1])
-    if packed:
-        yield Plan(
-            "direct.channels.packed",
+    for repeats in _patches([axis for axis in m if axis.name in moved]):
+        loops, unrolled = _loops(workload, math.prod(repeats.values()))
+        sides = zip(("columns", "rows"), reversed(repeats.values()), strict=False)
+        words = [f"{side}{count}" for side, count in sides if count > 1]
+        name = ".".join(["direct.channels", *words[::-1]])
+        plan = Plan(
+            name,
             workload,
             domains,
             m=m,
             n=channels,
+            repeats={axis: count for axis, count in repeats.items() if count > 1},
             loops=loops,
             unrolled=unrolled,
-            packed=packed,
         )
+        yield plan
+        if packed:
+            yield replace(plan, name=f"{name}.packed", packed=packed)
+
+
+def _patches(planes: list[Axis]) -> Iterator[dict[str, int]]:
+    """Yield how many rows and columns of pixels a program may compute together: windows of
+    neighbours share what they load."""
+    sides = planes[-2:]
+    for counts in product(PATCH, repeat=len(sides)):
+        if all(c == 1 or c < 2 * axis.extent for c, axis in zip(counts, sides, strict=True)):
+            yield {axis.name: count for axis, count in zip(sides, counts, strict=True)}
 
 
 def _turned(workload: Workload, lane: Axis) -> dict[str, tuple[int, ...]]:
