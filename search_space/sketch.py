@@ -121,6 +121,10 @@ class Structure:
     #: Whether rows of an operand begin within lines of L2, so that boxes take more of them.
     a_straddles: bool = False
     b_straddles: bool = False
+    #: Whether no axis of the block runs along the rows of an operand, so that each of its elements
+    #: is loaded apart.
+    a_scattered: bool = False
+    b_scattered: bool = False
     #: Whether pointers are checked against an operand's bounds in every turn.
     masked: bool = False
     #: The axes of a side of the block, where ``tile_m`` or ``tile_n`` is a product of choices.

@@ -204,13 +204,19 @@ def _variants(boxes: Boxes, target: Target) -> Iterator[Variant]:
         yield replace(plain, store=store)
         yield replace(plain, store=store, persistent=True)
         if weight_pack and _may_pass_registers(boxes):
-            unpacked = replace(plain, store=store, registers=True)
-            yield replace(
-                unpacked, pack_a=packs[0] and not boxes.last, pack_b=packs[1] and boxes.last
-            )
+            yield replace(_unpacked(boxes, plain), store=store)
     if pays_to_split(boxes.blocks.roles, target):
         for share in SHARES:
             yield replace(plain, split=share)
+        if weight_pack and _may_pass_registers(boxes):
+            yield replace(_unpacked(boxes, plain), split="counter")
+
+
+def _unpacked(boxes: Boxes, variant: Variant) -> Variant:
+    """Return ``variant`` with weights as they lie, passing through registers."""
+    if boxes.last:
+        return replace(variant, pack_a=False, registers=True)
+    return replace(variant, pack_b=False, registers=True)
 
 
 def _may_pass_registers(boxes: Boxes) -> bool:

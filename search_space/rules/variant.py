@@ -100,6 +100,8 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         b_elements=_stored_elements(blocks, "b"),
         a_straddles=not variant.pack_a and access.straddles(a),
         b_straddles=not variant.pack_b and access.straddles(b),
+        a_scattered=not variant.pack_a and _is_scattered(blocks, "a"),
+        b_scattered=not variant.pack_b and _is_scattered(blocks, "b"),
         masked=variant.load == "pointer" and any(_leaves(blocks, r) for r in blocks.roles.windowed),
         a_dtype=a.dtype,
         b_dtype=b.dtype,
@@ -145,6 +147,13 @@ def _arithmetic(dtype: str, precision: Precision) -> str:
     if dtype == "float32":
         return "float32" if precision == "ieee" else precision
     return "float8_ieee" if dtype == "float8_e4m3" and precision != "fast" else dtype
+
+
+def _is_scattered(blocks: Blocking, side: Side) -> bool:
+    """Whether an operand's rows run along an axis that its block does not hold, such as a tap."""
+    spatial = blocks.m if side == "a" else blocks.n
+    held = {axis.name for axis in (*blocks.parts(spatial), *blocks.parts(blocks.k))}
+    return held.isdisjoint(getattr(blocks.roles, side).index[-1].axes)
 
 
 def _stored_elements(blocks: Blocking, side: Side) -> int:
