@@ -20,6 +20,10 @@ TYPICAL = {
     "parts": 2,
     "split": 4,
     "ctas": 1,
+    "tile_i": 1,
+    "tile_d": 1,
+    "tile_y": 4,
+    "tile_x": 16,
 }
 
 

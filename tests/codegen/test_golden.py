@@ -7,7 +7,7 @@ import pytest
 
 from autosched.codegen.render import RENDERING_VERSION, render
 from autosched.te import operators, text
-from autosched.te.convolution import depthwise_conv2d
+from autosched.te.convolution import conv2d, depthwise_conv2d
 
 PLAIN = operators.matmul(2048, 2048, 512, dtype="float16")
 ODD = operators.matmul(100, 33, 50, dtype="float16", epilogue=["bias", "residual", "gelu"])
@@ -30,6 +30,9 @@ TURNED = text.parse(
     {"i": 500, "j": 300},
     {"X": text.Stored((300, 500), "float16"), "Z": text.Stored((500, 300), "float16")},
 )
+WINDOWS = conv2d(n=2, h=14, w=14, ci=64, co=64, kh=3, kw=3, pad=1, dtype="float16", layout="NHWC")
+#: Of what repeats the lines of others, with channels last, these are kept.
+KEPT = ("direct.channels", "direct.channels.packed", "direct.channels.rows2")
 CASES = {
     "plain": PLAIN,
     "odd": ODD,
@@ -37,6 +40,7 @@ CASES = {
     "batch": BATCH,  # tf32: B packed
     "pixels": PIXELS,
     "channels": CHANNELS,
+    "windows": WINDOWS,
     "norms": NORMS,
     "turned": TURNED,
 }
@@ -45,6 +49,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_are_what_they_were(case: str, schedules, h200, golden) -> None:
     for sketch, schedule in schedules.typical(CASES[case], h200):
+        if case == "channels" and sketch.name not in KEPT:
+            continue
         program = render(CASES[case], schedule, h200)
         golden(f"{case}/{sketch.name}.py", program.source)
 
@@ -58,7 +64,7 @@ def test_the_same_schedule_renders_to_the_same_program(schedules, h200) -> None:
 
 #: What all golden kernels hash to at each rendering version. A kernel that changes without a
 #: new version would serve logged schedules as other code than was measured.
-GOLDENS_AT_VERSION = {1: "2c643bc6a29dd760", 2: "b7a849207b7b3aa8", 3: "fab4cb1be58cb44a"}
+GOLDENS_AT_VERSION = {1: "2c643bc6a29dd760", 2: "b7a849207b7b3aa8", 3: "836726b07664689b"}
 
 
 def test_goldens_change_only_with_the_rendering_version() -> None:
