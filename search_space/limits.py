@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from search_space.box import BOX_PIXELS, BOX_WASTE, box_pixels, odd_box, wasted_box
 from search_space.case import (
     WGMMA_ROWS,
     Case,
@@ -45,10 +46,6 @@ BLOCK_THREADS = 1024
 #: Multiply-adds per thread that a dot without tensor cores may be unrolled to (Triton writes such
 #: a dot out in full): 4096 spill registers in every block tried, and are 64 KiB of instructions.
 UNROLLED_MULTIPLY_ADDS = 2048
-#: Pixels of a box: the narrowest dot that keeps tensor cores busy, and the widest that a wgmma has.
-BOX_PIXELS = (16, 256)
-#: How much larger than its side of the output all boxes together may be.
-BOX_WASTE = 2
 #: Statements that a thread without a dot may be unrolled to: compiling them takes seconds.
 UNROLLED_STATEMENTS = 512
 #: Programs per multiprocessor beyond which more parts of a reduction only add traffic.
@@ -110,36 +107,6 @@ def _row_bytes(case: Case) -> Number:
 
 def _stored_row_bytes(case: Case) -> Number:
     return case.tile_n * case.stored_bytes // case.parts
-
-
-def _box_sides(case: Case) -> list[tuple[Number, Number, int, int]]:
-    """Return pixels of a box, boxes, extent and least pixels of each side made of several axes."""
-    s, least = case.structure, case.least
-    found = [
-        (case.tile_m, case.tiles_m, s.m, least.get("tile_m", 1), s.m_sides),
-        (case.tile_n, case.tiles_n, s.n, least.get("tile_n", 1), s.n_sides),
-    ]
-    return [side[:4] for side in found if side[4]]
-
-
-def _box_pixels(case: Case) -> Number:
-    return sum(pixels for pixels, _, _, _ in _box_sides(case))
-
-
-def _odd_box(case: Case) -> Number:
-    low, high = BOX_PIXELS
-    refused = case.tile_m < 0
-    for pixels, _, _, _ in _box_sides(case):
-        refused = refused | (pixels > high) | (pixels < low)
-    return refused
-
-
-def _wasted_box(case: Case) -> Number:
-    refused = case.tile_m < 0
-    for pixels, boxes, extent, least in _box_sides(case):
-        is_least = pixels <= max(least, BOX_PIXELS[0])
-        refused = refused | ((pixels * boxes >= BOX_WASTE * extent) & ~is_least)
-    return refused
 
 
 def _empty_part(case: Case) -> Number:
@@ -224,15 +191,15 @@ RULES: tuple[Rule, ...] = (
     _cover_rule("tile_n", lambda c: c.structure.n),
     _cover_rule("tile_k", lambda c: c.extent_k),
     Rule(
-        _odd_box,
+        odd_box,
         lambda c: (
-            f"a box of {_box_pixels(c)} pixels must have {BOX_PIXELS[0]} to {BOX_PIXELS[1]} of them"
+            f"a box of {box_pixels(c)} pixels must have {BOX_PIXELS[0]} to {BOX_PIXELS[1]} of them"
         ),
     ),
     Rule(
-        _wasted_box,
+        wasted_box,
         lambda c: (
-            f"boxes of {_box_pixels(c)} pixels must not hold {BOX_WASTE} times the pixels there "
+            f"boxes of {box_pixels(c)} pixels must not hold {BOX_WASTE} times the pixels there "
             "are: they overhang too far"
         ),
     ),

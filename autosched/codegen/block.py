@@ -124,7 +124,7 @@ def placed_index(scope: Scope, nest: Nest, index: Index, space: Space) -> str:
     )
     if rest != Index():
         texts.append(_bracketed(index_text(rest, spelled(nest, space), names=scope.scalars)))
-    return " + ".join(texts)
+    return " + ".join(texts) or "0"
 
 
 def _vectors(nest: Nest, index: Index) -> list[tuple[int, Index]]:

@@ -17,7 +17,9 @@ from autosched.runtime.tensor import (
     runs_down_columns,
 )
 from autosched.te import IllegalExpression
-from autosched.te.operators import ELEMENTWISE, OPERAND_DTYPES, batch_matmul, matmul
+from autosched.te.epilogue import ELEMENTWISE
+from autosched.te.operand import OPERAND_DTYPES
+from autosched.te.operators import batch_matmul, matmul
 from measure.tensor import TORCH_DTYPES
 from search_space.dtype import DTYPES
 from search_space.workload import PRECISIONS, Precision, Workload

@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from autosched.te import function, lower, reduction
+from autosched.te import epilogue, function, lower, reduction
+from autosched.te.declared import with_precision
+from autosched.te.epilogue import ELEMENTWISE
 from autosched.te.error import IllegalExpression
 from autosched.te.layout import default_store
-from autosched.te.name import fresh_name
+from autosched.te.operand import check_dtypes, with_constants
 from autosched.te.position import Position, axis_position, new_axis, reduce_axis
 from autosched.te.reduction import sum
 from autosched.te.tensor import define, placeholder
 from autosched.te.value import Value
-from search_space.dtype import DTYPES
 from search_space.workload import Axis, AxisKind, Precision, Workload
 
-#: What can be multiplied.
-OPERAND_DTYPES = ("float16", "bfloat16", "float32", "float8_e4m3", "int8")
-#: Epilogues without an argument or an input of their own.
-ELEMENTWISE: dict[str, Callable[[Value], Value]] = {
-    "relu": function.relu,
-    "gelu": function.gelu,
-    "gelu_tanh": function.gelu_tanh,
-    "silu": function.silu,
-}
 #: Epilogues with an input: added in the dtype of C, or multiplied in float32.
 ADDED = ("bias", "residual")
 MULTIPLIED = ("scale_a", "scale_b", "row_scale", "column_scale")
 EPILOGUES = (*ADDED, *MULTIPLIED, *ELEMENTWISE, "scale:FACTOR", "softmax")
-MOST_EPILOGUES = 8
 #: What arguments call the operands, and workloads do.
 OPERANDS = {"a": "A", "b": "B"}
-_FACTOR = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def matmul(
@@ -101,38 +90,23 @@ class _Product:
     constant: tuple[str, ...] = ()
 
     def workload(self, batch: tuple[Axis, ...], m: int, n: int, k: int) -> Workload:
-        if self.dtype not in OPERAND_DTYPES:
-            raise IllegalExpression(
-                f"{str(self.dtype)[:40]!r} is no dtype of operands; known: "
-                f"{', '.join(OPERAND_DTYPES)}",
-                ("dtype",),
-            )
-        if self.stored not in DTYPES:
-            raise IllegalExpression(
-                f"{str(self.stored)[:40]!r} is unknown; known: {', '.join(DTYPES)}",
-                ("out_dtype",),
-            )
+        check_dtypes(self.dtype, self.stored)
         axes = (*batch, _axis("m", "i", m), _axis("n", "j", n))
         *b, i, j = map(axis_position, axes)
         inner = axis_position(_axis("k", "k", k, "reduction"))
         a = _read_input("A", self.dtype, (*b, inner, i) if self.trans_a else (*b, i, inner))
         other = _read_input("B", self.dtype, (*b, j, inner) if self.trans_b else (*b, inner, j))
         accumulated = define("acc", axes, sum(a * other, axis=inner))
-        result = _apply(self.epilogue, accumulated[(*b, i, j)], (*b, i, j), self.stored)
+        index = (*b, i, j)
+        join = partial(_joined, index=index, dtype=self.stored)
+        result = epilogue.apply(self.epilogue, accumulated[index], join, EPILOGUES)
         label = self._label(batch, m, n, k)
         try:
             built = lower.workload(define("C", axes, result), dtype=self.stored, label=label)
         except IllegalExpression as error:
             path = ("out_dtype",) if error.path == ("dtype",) else error.path
             raise IllegalExpression(error.fact, path) from error
-        return self._constants(lower.with_precision(built, self.precision))
-
-    def _constants(self, built: Workload) -> Workload:
-        names = [OPERANDS.get(name, name) for name in self.constant]
-        try:
-            return lower.with_constants(built, names) if names else built
-        except IllegalExpression as error:
-            raise IllegalExpression(error.fact, ("constant", *error.path)) from error
+        return with_constants(with_precision(built, self.precision), OPERANDS, self.constant)
 
     @property
     def stored(self) -> str:
@@ -150,28 +124,13 @@ class _Product:
         return " ".join(words)
 
 
-def _apply(
-    epilogue: tuple[str, ...], result: Value, index: tuple[Position, ...], dtype: str
-) -> Value:
-    """Apply the functions of ``epilogue`` in order to ``result``, read at ``index``."""
-    if len(epilogue) > MOST_EPILOGUES:
-        raise IllegalExpression(
-            f"{len(epilogue)} epilogues are given, the limit is {MOST_EPILOGUES}", ("epilogue",)
-        )
-    taken: set[str] = set()
-    for place, word in enumerate(epilogue):
-        try:
-            if word in (*ADDED, *MULTIPLIED):
-                name = fresh_name(word, frozenset(taken))
-                taken.add(name)
-                result = _join_input(word, name, result, index, dtype)
-            elif word == "softmax":
-                result = _softmax(result, index)
-            else:
-                result = _function(word)(result)
-        except IllegalExpression as error:
-            raise IllegalExpression(error.fact, ("epilogue", place)) from error
-    return result
+def _joined(
+    word: str, name: str, result: Value, *, index: tuple[Position, ...], dtype: str
+) -> Value | None:
+    """Return what an epilogue of matmul's own makes of ``result``, read at ``index``."""
+    if word in (*ADDED, *MULTIPLIED):
+        return _join_input(word, name, result, index, dtype)
+    return _softmax(result, index) if word == "softmax" else None
 
 
 def _softmax(value: Value, index: tuple[Position, ...]) -> Value:
@@ -197,23 +156,6 @@ def _join_input(
         return result * placeholder((1,), name, "float32")[0]
     where = index[-2:-1] if word == "row_scale" else index[-1:]
     return result * _read_input(name, "float32", where)
-
-
-def _function(word: str) -> Callable[[Value], Value]:
-    if word in ELEMENTWISE:
-        return ELEMENTWISE[word]
-    number = scaled(word)
-    if number is not None:
-        return lambda operand: operand * number
-    raise IllegalExpression(f"{str(word)[:40]!r} is no epilogue; known: {', '.join(EPILOGUES)}")
-
-
-def scaled(word: str) -> float | None:
-    """Return the factor of an epilogue ``scale:FACTOR``, None if it is none."""
-    name, _, factor = str(word).partition(":")
-    if name == "scale" and _FACTOR.fullmatch(factor) and math.isfinite(float(factor)):
-        return float(factor)
-    return None
 
 
 def _read_input(name: str, dtype: str, index: tuple[Position, ...]) -> Value:

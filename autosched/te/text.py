@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from autosched.te import printer
+from autosched.te.declared import with_constants, with_precision
 from autosched.te.error import IllegalExpression
 from autosched.te.form import Form, Output, Stored
 from autosched.te.layout import default_store, stored
-from autosched.te.lower import element_axes, with_constants, with_precision, workload
+from autosched.te.lower import element_axes, workload
 from autosched.te.name import fresh_name
 from autosched.te.parser import REDUCERS, Parser, Statement
 from autosched.te.position import Position, axis_position, new_axis

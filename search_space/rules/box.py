@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from search_space import access
+from search_space.box import BOX_PIXELS
 from search_space.expr import Affine, Read
-from search_space.limits import BOX_PIXELS
 from search_space.rules.contraction import (
     CTAS,
     GROUP,

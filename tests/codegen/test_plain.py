@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from autosched import te
 from autosched.codegen.render import render
 from autosched.te import text
-from autosched.te.convolution import Convolution
+from autosched.te.convolution import workload_of
+from autosched.te.geometry import Convolution
 from measure.builder import BuilderPool
 from measure.interpret import check
 from measure.measurement import Evidence
@@ -111,6 +112,14 @@ def test_windows_of_any_kind(h200, data: st.DataObject) -> None:
         assert_right(workload, schedule, h200)
 
 
+def test_patches_that_leave_a_short_image(h200) -> None:
+    """One row of input and three of output: tests of positions that are numbers, 0 among them."""
+    workload = depthwise(1, (1, 5), 1, (1, 1), 1, 1, 1, "last", "float32")
+    for sketch in sketches(workload, h200):
+        schedule = fill(sketch, {choice.name: choice.domain[0] for choice in sketch.choices})
+        assert_right(workload, schedule, h200)
+
+
 WORKLOADS = {
     "few channels": parse(
         "Y[n,o,y,x] += X[n,c,y*2+r-1,x*2+s] * W[o,c,r,s]",
@@ -174,7 +183,7 @@ def test_every_sketch_without_a_dot(name: str, h200) -> None:
     "how", [{"dilation": 2, "kernel": (3, 3)}, {"kernel": (2, 1)}], ids=["missed", "one tap"]
 )
 def test_what_no_tap_reaches_is_written_first(layout: str, how, h200) -> None:
-    workload = Convolution(
+    made = Convolution(
         n=2,
         extents=(4, 5),
         ci=3,
@@ -185,7 +194,8 @@ def test_what_no_tap_reaches_is_written_first(layout: str, how, h200) -> None:
         dtype="float32",
         epilogue=("bias", "relu"),
         **how,
-    ).workload()
+    )
+    workload = workload_of(made)
     assert workload.elsewhere is not None
     for schedule in legal(workload, h200, random.Random(layout)):
         assert_right(workload, schedule, h200)

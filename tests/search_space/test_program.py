@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from autosched.codegen.render import render
-from autosched.te.lower import with_constants
+from autosched.te.declared import with_constants
 from autosched.te.operators import matmul
 from search_space import target
 from search_space.program import (

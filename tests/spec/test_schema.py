@@ -6,7 +6,8 @@ from typing import get_args
 
 from autosched.spec import json_schema, schema
 from autosched.te.convolution import BY_NAME
-from autosched.te.operators import ELEMENTWISE, OPERAND_DTYPES
+from autosched.te.epilogue import ELEMENTWISE
+from autosched.te.operand import OPERAND_DTYPES
 from autosched.te.position import LARGEST
 from search_space.dtype import DTYPES
 from search_space.workload import PRECISIONS

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosched.te import IllegalExpression
-from autosched.te.convolution import BY_NAME, DIMENSIONS, LAYOUTS, conv2d, conv_transpose1d
+from autosched.te.convolution import BY_NAME, conv2d, conv_transpose1d
+from autosched.te.geometry import DIMENSIONS, LAYOUTS
 from autosched.te.operators import matmul
 from measure import reference
 
