@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from autosched.spec.task import Task
 from autosched.tune.events import Event
@@ -18,7 +19,9 @@ from autosched.tune.replay import Verdict, replay
 from autosched.tune.result import TuningResult
 from autosched.tune.strategy import Strategy
 from autosched.tune.tuner import refuse_changed, tune
+from cost_model import models
 from cost_model.model import CostModel
+from cost_model.settings import BadSettings
 from measure.crew import Crew
 from measure.doctor import Gpu, cuda_devices
 from measure.log import LogWriter
@@ -32,7 +35,7 @@ from search_space.workload import Workload
 #: The hardware data taken on a machine without a GPU.
 DEFAULT_TARGET = "h200"
 STRATEGIES = ("evolution", "random")
-COST_MODELS = ("xgboost", "analytic", "random")
+COST_MODELS = models.NAMES
 #: Interleaved rounds that give the library's time before a search; the final has its own.
 LIBRARY_ROUNDS = 10
 
@@ -59,6 +62,8 @@ class Wishes:
     strategy: str = "evolution"
     cost_model: str = "xgboost"
     timeout_s: float | None = None
+    #: Settings of the cost model that are not its defaults.
+    model_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def wishes_of(run: RecordedRun) -> Wishes:
@@ -73,9 +78,18 @@ def wishes_of(run: RecordedRun) -> Wishes:
         raise ResumeRefused(what, ("its strategy or its cost model is none that is known",))
     try:
         options = Options.from_data(run.options)
-    except BadOptions as error:
+        settings = _model_settings(model, held)
+    except (BadOptions, BadSettings) as error:
         raise ResumeRefused(what, (str(error),)) from error
-    return Wishes(options, strategy, model)
+    return Wishes(options, strategy, model, model_settings=settings)
+
+
+def _model_settings(model: str, search: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run's cost model that its first line holds. Raises BadSettings."""
+    start = "model_"
+    held = {n.removeprefix(start): v for n, v in search.items() if n.startswith(start)}
+    models.make(model, 0, held)
+    return held
 
 
 def check_resume(task: Task, machine: Machine, wishes: Wishes, run: RecordedRun) -> None:
@@ -153,23 +167,11 @@ def choose_target(name: str | None, gpu_name: str | None = None) -> Target:
     )
 
 
-def make_cost_model(name: str, seed: int) -> CostModel:
-    """Return the cost model of that name, one of COST_MODELS."""
-    # Imported where wanted: what needs no learner does not load one.
-    if name == "xgboost":
-        from cost_model.xgboost_model import XGBoostModel
-
-        # Trees that several threads grow depend on their number, and so would what is proposed.
-        return XGBoostModel(seed, threads=1)
-    if name == "analytic":
-        from cost_model.analytic_model import AnalyticModel
-
-        return AnalyticModel()
-    if name == "random":
-        from cost_model.random_model import RandomModel
-
-        return RandomModel(seed)
-    raise unknown("cost model", name, COST_MODELS)
+def make_cost_model(name: str, seed: int, settings: Mapping[str, Any] | None = None) -> CostModel:
+    """Return the cost model of that name, one of COST_MODELS. Raises UnknownName, BadSettings."""
+    if name not in COST_MODELS:
+        raise unknown("cost model", name, COST_MODELS)
+    return models.make(name, seed, settings)
 
 
 def make_strategy(workload: Workload, target: Target, wishes: Wishes) -> Strategy:
@@ -178,7 +180,7 @@ def make_strategy(workload: Workload, target: Target, wishes: Wishes) -> Strateg
     if wishes.strategy == "evolution":
         from autosched.tune.evolution import EvolutionSearch
 
-        model = make_cost_model(wishes.cost_model, seed)
+        model = make_cost_model(wishes.cost_model, seed, wishes.model_settings)
         return EvolutionSearch(found, target, model, seed, horizon=wishes.options.horizon)
     if wishes.strategy == "random":
         from autosched.tune.random_search import RandomSearch

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +29,7 @@ class AnalyticModel:
     """Scores by ``predict_us`` alone; never fitted, never says that a candidate will fail."""
 
     name = "analytic"
+    settings: Mapping[str, Any] = MappingProxyType({})
 
     def fit(self, dataset: Dataset) -> None:
         """Learn nothing from ``dataset``."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,12 @@ class CostModel(Protocol):
 
     name: str
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """How it learns, as plain data, for the log."""
+
     def fit(self, dataset: Dataset) -> None:
-        """Learn from all of ``dataset``, forgetting what was learnt before."""
+        """Learn from ``dataset``, which is all that was told so far."""
 
     def score(
         self, sketch: Sketch, matrix: NDArray[np.int64], target: Target

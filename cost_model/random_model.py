@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +18,7 @@ class RandomModel:
     """Draws scores from a seeded generator; the n-th call gives the same whatever was fitted."""
 
     name = "random"
+    settings: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)

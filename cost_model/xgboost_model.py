@@ -1,53 +1,71 @@
-"""Boosted trees that learn what the analytic model gets wrong. The only user of xgboost.
+"""Boosted trees that learn what the analytic model, or a prior, gets wrong. Only xgboost's user.
 
-The trees are fitted to the residual ``log(t_roof / t) - analytic``, whose median is a shift of
-its own: with no rows the model is the analytic one, with few it stays near it where nothing was
-measured, and the analytic terms are features too, so that trees can undo them.
+Trees start from a prediction in closed form: that of the analytic model and, if there is one, of
+a prior, moved by the median of what the rows are beyond it. With no rows the model is what it
+starts from, with few it stays near it where nothing was measured; and the analytic terms are
+features too, so that trees can undo them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
-from cost_model.dataset import Dataset, analytic_column
-from cost_model.features import features, schema_hash
+from cost_model.dataset import Dataset, analytic_column, joined
+from cost_model.features import features, kept, schema_hash
+from cost_model.objective import PARAMETERS, Scale, labels, margins, scale_of, scores
+from cost_model.settings import RANKING, ModelSettings
 from search_space.sketch import Sketch
 from search_space.target import Target
 
-#: Depth, rate, bins and column share of the trees: squared error on log efficiency.
-REGRESSION: dict[str, Any] = {
-    "objective": "reg:squarederror",
+#: What all trees have in common: bins, column share, leaves as small as they need.
+TREES: dict[str, Any] = {
     "tree_method": "hist",
-    "max_depth": 6,
-    "eta": 0.1,
     "max_bin": 64,
     "colsample_bytree": 0.5,
     "min_child_weight": 0.0,
     "base_score": 0.0,
 }
+#: A forest grows all its trees at once, each on a part of rows and columns.
+FOREST: dict[str, Any] = {"eta": 1.0, "subsample": 0.8, "colsample_bynode": 0.5}
 #: The model of whether a candidate will fail is kept small: failures follow simple bounds.
 CLASSIFICATION: dict[str, Any] = {
-    **REGRESSION,
+    **TREES,
     "objective": "binary:logistic",
     "max_depth": 3,
     "eta": 0.2,
     "base_score": 0.5,
 }
 VALIDITY_ROUNDS = 40
+#: Share of the first rounds that an update appends.
+APPENDED = 0.2
 #: Rows with a time below which there is only the shift, and rows of either outcome below which
 #: nothing is said about failures.
 FEWEST_ROWS = 8
 FEWEST_OUTCOMES = 2
-#: Rows that are worth another thread: with fewer, threads wait for one another, and on cores that
-#: compilers share they wait for long.
-ROWS_PER_THREAD = 2000
+#: Rows that a model which is fitted once waits for.
+FROZEN_ROWS = 32
 #: A candidate is never held to be less likely to work than this: log of it bounds the penalty.
 LEAST_VALIDITY = 0.02
+#: Told rows that halve what a prior counts for as a start (AutoTVM's rule).
+HALVED_BY = 64
+
+
+class Prior(Protocol):
+    """What earlier measurements of other workloads tell."""
+
+    @property
+    def dataset(self) -> Dataset:
+        """Their rows."""
+
+    def log_efficiency(self, table: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return predictions [rows] for a table of features."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +77,22 @@ class Prediction:
     validity: NDArray[np.float64]
 
 
-class XGBoostModel:
-    """Bags of boosted trees on the residual of the analytic model; equal seeds, equal bits.
+@dataclass(frozen=True)
+class _Rows:
+    """Rows with a time, as trees take them; arrays [rows]."""
 
-    ``threads`` bounds what fitting and scoring use, so that compilers keep their cores; small
-    data take one.
-    ``optimism`` is how many standard deviations over the bags a score adds to the mean.
+    table: NDArray[np.float32]
+    labels: NDArray[np.float64]
+    margins: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    groups: NDArray[np.int64]
+
+
+class XGBoostModel:
+    """Bags of boosted trees; equal seeds and equal calls of ``fit``, equal bits.
+
+    ``threads`` bounds how many bags are grown side by side, each on one thread: what they
+    become does not depend on it.
     """
 
     name = "xgboost"
@@ -72,46 +100,68 @@ class XGBoostModel:
     def __init__(
         self,
         seed: int,
-        threads: int = 1,
+        settings: ModelSettings | None = None,
+        prior: Prior | None = None,
         *,
-        bags: int = 3,
-        rounds: int = 150,
-        optimism: float = 1.0,
+        threads: int = 1,
     ) -> None:
         self._seed = seed
+        self._held = settings or ModelSettings()
+        self._prior = prior if self._held.transfer != "none" else None
         self._threads = threads
-        self._bag_count = bags
-        self._rounds = rounds
-        self._optimism = optimism
+        self._columns = kept(self._held.dropped)
+        self._fitted_rows = 0
         self._forget()
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """All that fitting depends on beside rows and the prior, as plain data."""
+        return self._held.to_data()
+
+    @property
+    def trees(self) -> int:
+        """How many boosting rounds each bag holds."""
+        return self._bags[0].num_boosted_rounds() if self._bags else 0
+
     def _forget(self) -> None:
-        self._shift = 0.0
+        self._scales: dict[str, Scale] = {}
+        self._discount = 1.0
         self._bags: list[Any] = []
         self._validity: Any = None
 
     def fit(self, dataset: Dataset) -> None:
-        """Learn from ``dataset``; rows of another schema or too few teach nothing."""
-        self._forget()
+        """Learn from ``dataset``, all that was told so far; rows of another schema or too few
+        teach nothing."""
         if dataset.schema != schema_hash() or not len(dataset):
+            self._forget()
             return
-        table = _finite_or_missing(dataset.features)
+        if not self._is_due(dataset):
+            return
+        before = self._bags
+        self._forget()
+        self._fitted_rows = len(dataset)
         valid = dataset.valid & np.isfinite(dataset.analytic)
-        self._fit_efficiency(table[valid], dataset, valid)
-        self._fit_validity(table, dataset.valid)
+        self._discount = self._prior_share(int(valid.sum()))
+        self._fit_times(dataset.take(valid), before)
+        self._fit_validity(dataset)
 
     def predict(self, sketch: Sketch, matrix: NDArray[np.int64], target: Target) -> Prediction:
         """Return what is expected of each candidate; ``matrix`` is as in ``CostModel.score``."""
-        table = _finite_or_missing(features(sketch, matrix, target))
-        start = analytic_column(table) + self._shift
-        if self._bags:
-            residuals = np.array([bag.inplace_predict(table) for bag in self._bags], np.float64)
-        else:
-            residuals = np.zeros((1, len(matrix)))
-        validity = np.ones(len(matrix))
+        table = features(sketch, matrix, target)
+        return self.predict_table(table, sketch.workload.key)
+
+    def predict_table(self, table: NDArray[np.float32], workload: str) -> Prediction:
+        """Return what is expected of rows of features, all of the workload with that key."""
+        objective, scale = self._held.objective, self._scale(workload)
+        start = margins(objective, self._start(table, analytic_column(table)), scale)
+        seen = _finite_or_missing(table[:, self._columns])
+        raw = np.array([_margin(bag, seen, start) for bag in self._bags] or [start], np.float64)
+        validity = np.ones(len(table))
         if self._validity is not None:
-            validity = np.asarray(self._validity.inplace_predict(table), np.float64)
-        return Prediction(start + residuals.mean(axis=0), residuals.std(axis=0), validity)
+            validity = np.asarray(self._validity.inplace_predict(seen), np.float64)
+        mean = scores(objective, raw.mean(axis=0), scale)
+        above = scores(objective, raw.mean(axis=0) + raw.std(axis=0), scale)
+        return Prediction(mean, above - mean, validity)
 
     def score(
         self, sketch: Sketch, matrix: NDArray[np.int64], target: Target
@@ -121,47 +171,132 @@ class XGBoostModel:
             return np.zeros(0)
         expected = self.predict(sketch, matrix, target)
         penalty = np.log(np.maximum(expected.validity, LEAST_VALIDITY))
-        return np.asarray(expected.mean + self._optimism * expected.std + penalty)
+        return np.asarray(expected.mean + self._held.optimism * expected.std + penalty)
 
-    def _fit_efficiency(
-        self, table: NDArray[np.float32], dataset: Dataset, valid: NDArray[np.bool_]
-    ) -> None:
-        if not len(table):
-            return
-        residuals = dataset.log_efficiency[valid] - dataset.analytic[valid]
-        self._shift = float(np.median(residuals))
-        if len(table) < FEWEST_ROWS:
-            return
-        weights = dataset.weights[valid]
-        rng = np.random.default_rng(self._seed)
-        for bag in range(self._bag_count):
-            drawn = weights * rng.exponential(1.0, len(table))  # a Bayesian bootstrap
-            params = {**REGRESSION, "seed": self._seed + bag}
-            self._bags.append(
-                self._train(table, residuals - self._shift, drawn, params, self._rounds)
-            )
+    def _is_due(self, dataset: Dataset) -> bool:
+        """Whether the rows are worth training anew."""
+        held, rows = self._held, len(dataset)
+        if held.update == "frozen":
+            return not self._bags and int(dataset.valid.sum()) >= FROZEN_ROWS
+        grown = rows >= (1 + held.retrain_growth) * self._fitted_rows
+        return rows < held.retrain_below or rows < self._fitted_rows or grown
 
-    def _fit_validity(self, table: NDArray[np.float32], valid: NDArray[np.bool_]) -> None:
+    def _prior_share(self, rows: int) -> float:
+        if self._prior is None or self._held.transfer == "pooled":
+            return 0.0
+        return float(2.0 ** (-rows / HALVED_BY))
+
+    def _start(
+        self, table: NDArray[np.float32], analytic: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return what is known before any row [rows], on the scale of log efficiency."""
+        own = analytic if self._held.residual else np.zeros(len(table))
+        if self._prior is None or self._held.transfer == "pooled" or not self._discount:
+            return own
+        return own + self._discount * (self._prior.log_efficiency(table) - own)
+
+    def _scale(self, workload: str) -> Scale:
+        """Return the scale of a workload; for one that was not told, that between all others."""
+        if workload in self._scales or not self._scales:
+            return self._scales.get(workload, Scale())
+        told = list(self._scales.values())
+        return Scale(
+            float(np.median([s.shift for s in told])), float(np.median([s.best for s in told]))
+        )
+
+    def _fit_times(self, told: Dataset, before: list[Any]) -> None:
+        if self._prior is not None and self._held.transfer == "pooled":
+            earlier = self._prior.dataset
+            told = joined(earlier.take(earlier.valid & np.isfinite(earlier.analytic)), told)
+        if not len(told):
+            return
+        rows = self._rows(told)
+        if len(told) < FEWEST_ROWS:
+            return
+        grown = before if self._held.update == "appended" else []
+        bags = range(self._held.bags)
+        with ThreadPoolExecutor(max(1, self._threads)) as pool:
+            found = pool.map(lambda n: self._bag(rows, n, grown[n] if grown else None), bags)
+            self._bags = list(found)
+
+    def _rows(self, told: Dataset) -> _Rows:
+        """Return rows for trees, and remember the scale of every workload."""
+        held, groups = self._held, told.groups
+        start = self._start(told.features, told.analytic)
+        wanted, begun = np.zeros(len(told)), np.zeros(len(told))
+        throughput = np.ones(len(told))
+        for number, key in enumerate(dict.fromkeys(told.workloads)):
+            of = groups == number
+            scale = self._scales[key] = scale_of(told.log_efficiency[of], start[of])
+            wanted[of] = labels(held.objective, told.log_efficiency[of])
+            begun[of] = margins(held.objective, start[of], scale)
+            throughput[of] = np.exp(told.log_efficiency[of] - scale.best)
+        weights = {"none": np.ones(len(told)), "workload": told.weights, "throughput": throughput}
+        table = _finite_or_missing(told.features[:, self._columns])
+        return _Rows(table, wanted, begun, weights[held.weights], groups)
+
+    def _bag(self, rows: _Rows, number: int, before: Any) -> Any:
+        """Grow one bag on its own draw of the rows, behind the trees of ``before`` if there are
+        any."""
+        held, rng = self._held, np.random.default_rng([self._seed, number])
+        size = {"max_depth": held.depth, "eta": held.eta, "seed": self._seed + number}
+        params = {**TREES, **PARAMETERS[held.objective], **size}
+        if held.objective in RANKING:
+            return _ranked(rows, rng, params, self._rounds(before), before)
+        drawn = rows.weights * rng.exponential(1.0, len(rows.table))  # a Bayesian bootstrap
+        data = _matrix(rows.table, rows.labels, rows.margins, weight=drawn / drawn.mean())
+        if held.objective == "best_tenth":
+            forest = {**params, **FOREST, "num_parallel_tree": held.rounds}
+            return _train(data, forest, 1, None)
+        return _train(data, params, self._rounds(before), before)
+
+    def _rounds(self, before: Any) -> int:
+        return self._held.rounds if before is None else max(1, int(APPENDED * self._held.rounds))
+
+    def _fit_validity(self, dataset: Dataset) -> None:
+        valid = dataset.valid
         if min(valid.sum(), (~valid).sum()) < FEWEST_OUTCOMES:
             return
+        table = _finite_or_missing(dataset.features[:, self._columns])
+        data = _matrix(table, valid.astype(np.float64), np.zeros(len(table)))
         params = {**CLASSIFICATION, "seed": self._seed}
-        ones = np.ones(len(table))
-        self._validity = self._train(table, valid.astype(np.float64), ones, params, VALIDITY_ROUNDS)
+        self._validity = _train(data, params, VALIDITY_ROUNDS, None)
 
-    def _train(
-        self,
-        table: NDArray[np.float32],
-        labels: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        params: dict[str, Any],
-        rounds: int,
-    ) -> Any:
-        threads = max(1, min(self._threads, len(table) // ROWS_PER_THREAD))
-        rows = xgboost.QuantileDMatrix(
-            table, labels, weight=weights / weights.mean(), max_bin=64, nthread=threads
-        )
-        held = {**params, "nthread": threads, "verbosity": 0}
-        return xgboost.train(held, rows, num_boost_round=rounds)
+
+def _ranked(rows: _Rows, rng: np.random.Generator, params: Any, rounds: int, before: Any) -> Any:
+    """Train on pairs within workloads: rows drawn with replacement, sorted by workload."""
+    drawn = np.sort(rng.integers(0, len(rows.table), len(rows.table)))
+    drawn = drawn[np.argsort(rows.groups[drawn], kind="stable")]
+    groups, first = np.unique(rows.groups[drawn], return_index=True)
+    weights = np.array([rows.weights[drawn[n]] for n in first])
+    data = _matrix(
+        rows.table[drawn],
+        rows.labels[drawn],
+        rows.margins[drawn],
+        weight=weights / weights.mean(),
+        qid=np.searchsorted(groups, rows.groups[drawn]),
+    )
+    return _train(data, params, rounds, before)
+
+
+def _matrix(
+    table: NDArray[np.float32],
+    wanted: NDArray[np.float64],
+    begun: NDArray[np.float64],
+    **held: NDArray[Any],
+) -> Any:
+    return xgboost.QuantileDMatrix(
+        table, wanted, base_margin=begun, max_bin=TREES["max_bin"], nthread=1, **held
+    )
+
+
+def _train(data: Any, params: Mapping[str, Any], rounds: int, before: Any) -> Any:
+    held = {**params, "nthread": 1, "verbosity": 0}
+    return xgboost.train(held, data, num_boost_round=rounds, xgb_model=before)
+
+
+def _margin(bag: Any, table: NDArray[np.float32], begun: NDArray[np.float64]) -> Any:
+    return bag.inplace_predict(table, base_margin=begun, predict_type="margin")
 
 
 def _finite_or_missing(table: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -60,7 +60,8 @@ class Flags:
         timeout_s = _first(self.timeout_s, spec.get("timeout_s"))
         then = then or Wishes(options)
         strategy, cost_model = self.strategy or then.strategy, self.cost_model or then.cost_model
-        return Wishes(options, strategy, cost_model, timeout_s)
+        settings = then.model_settings if cost_model == then.cost_model else {}
+        return Wishes(options, strategy, cost_model, timeout_s, settings)
 
 
 def _first(*values: Any) -> Any:

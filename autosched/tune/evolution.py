@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -89,11 +90,12 @@ class EvolutionSearch:
         return [grid.sketch for grid in self._grids]
 
     @property
-    def settings(self) -> Mapping[str, str | int | None]:
+    def settings(self) -> Mapping[str, Any]:
         """The other arguments."""
         return {
             "seed": self._seed,
             "cost_model": self._model.name,
+            **{f"model_{name}": value for name, value in self._model.settings.items()},
             "horizon": self._horizon,
             "population": self._population,
             "generations": self._generations,

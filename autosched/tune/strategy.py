@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from autosched.tune.candidate import Candidate
 from measure.measurement import Measurement, Timed
@@ -34,8 +34,9 @@ class Strategy(Protocol):
         """Where candidates come from."""
 
     @property
-    def settings(self) -> Mapping[str, str | int | None]:
-        """The arguments that proposals depend on beside sketches and target, for the log."""
+    def settings(self) -> Mapping[str, Any]:
+        """The arguments that proposals depend on beside sketches and target, for the log, as plain
+        data. Those of a cost model are called ``model_*``."""
 
     def ask(self, count: int) -> list[Candidate]:
         """Return up to ``count`` legal candidates, none proposed before.

@@ -4,15 +4,19 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from autosched.assemble import Wishes
+from autosched.assemble import Wishes, wishes_of
 from autosched.cli.main import main
 from autosched.cli.tune_command import Flags
+from autosched.tune.identity import ResumeRefused
 from autosched.tune.options import EFFORTS
+from autosched.tune.recorded import RecordedRun, runs
+from cost_model.settings import ModelSettings
 from measure.log import read
 
 ROOT = Path(__file__).parents[2]
@@ -143,3 +147,21 @@ def test_a_run_that_goes_on_takes_its_own_options_for_defaults():
     assert Flags().wishes({"seed": 4}, then).options.seed == 4
     assert Flags(effort="full").wishes({}, then).options == EFFORTS["full"]
     assert Flags(strategy="evolution").wishes({}, then).strategy == "evolution"
+
+
+def test_a_run_goes_on_with_the_settings_of_its_cost_model(log: Path):
+    [run] = runs(read(log).records)
+    held = wishes_of(run).model_settings
+    assert ModelSettings(**{**held, "dropped": tuple(held["dropped"])}) == ModelSettings()
+
+    def changed(**settings: object) -> RecordedRun:
+        search = {**run.start.identity["search"], **settings}
+        identity = {**run.start.identity, "search": search}
+        return replace(run, start=run.start.model_copy(update={"identity": identity}))
+
+    assert wishes_of(changed(model_rounds=9)).model_settings["rounds"] == 9
+    with pytest.raises(ResumeRefused, match="the setting rounds is a whole number"):
+        wishes_of(changed(model_rounds=0))
+    then = Wishes(EFFORTS["quick"], model_settings={"rounds": 9})
+    assert Flags().wishes({}, then).model_settings == {"rounds": 9}
+    assert Flags(cost_model="analytic").wishes({}, then).model_settings == {}

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from random import Random
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,9 +13,11 @@ import pytest
 from autosched.te.operators import matmul
 from cost_model.analytic_model import AnalyticModel, predict_us
 from cost_model.dataset import Dataset, Observation, build
-from cost_model.metrics import spearman
+from cost_model.features import FEATURES, GROUPS, NAMES
+from cost_model.metrics import pairwise_accuracy, spearman
 from cost_model.model import CostModel
 from cost_model.random_model import RandomModel
+from cost_model.settings import ModelSettings, Objective
 from cost_model.xgboost_model import XGBoostModel
 from search_space import target as targets
 from search_space.rules import sketches
@@ -26,7 +30,13 @@ SKETCHES = sketches(matmul(1024, 1024, 1024, dtype="float16"), H200)
 MODELS: dict[str, Callable[[], CostModel]] = {
     "analytic": AnalyticModel,
     "random": lambda: RandomModel(0),
-    "xgboost": lambda: XGBoostModel(0, bags=2, rounds=30),
+    "xgboost": lambda: XGBoostModel(0, ModelSettings(bags=2, rounds=30)),
+    **{
+        objective: partial(
+            XGBoostModel, 0, ModelSettings(objective=objective, bags=2, rounds=20, residual=False)
+        )
+        for objective in get_args(Objective)
+    },
 }
 
 
@@ -53,12 +63,12 @@ def observe(
 
 
 def scores_of(model: CostModel, rows: list[Observation]) -> np.ndarray:
-    return np.array(
-        [
-            model.score(r.sketch, np.array([[r.choices[n] for n in r.sketch.names]]), H200)[0]
-            for r in rows
-        ]
-    )
+    scores = np.zeros(len(rows))
+    for sketch in SKETCHES:
+        places = [n for n, row in enumerate(rows) if row.sketch is sketch]
+        held = [[rows[n].choices[name] for name in sketch.names] for n in places]
+        scores[places] = model.score(sketch, np.array(held, np.int64), H200) if held else 0
+    return scores
 
 
 TEST_ROWS = observe(150, seed=99)
@@ -107,9 +117,9 @@ def test_equal_seeds_give_equal_bits(model: str) -> None:
     np.testing.assert_array_equal(scores_of(first, TEST_ROWS), scores_of(second, TEST_ROWS))
 
 
-def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cost_model.xgboost_model.ROWS_PER_THREAD", 20)
-    one, two = XGBoostModel(0, threads=1, rounds=30), XGBoostModel(0, threads=2, rounds=30)
+def test_threads_do_not_change_a_bit() -> None:
+    settings = ModelSettings(rounds=30)
+    one, two = XGBoostModel(0, settings, threads=1), XGBoostModel(0, settings, threads=2)
     for made in (one, two):
         made.fit(build(observe(60, 2), H200))
     np.testing.assert_array_equal(scores_of(one, TEST_ROWS), scores_of(two, TEST_ROWS))
@@ -150,7 +160,7 @@ def test_failures_teach_what_fails() -> None:
     def fails(sketch: Sketch, choices: dict[str, int]) -> float | None:
         return None if choices["tile_k"] <= 32 else true_us(sketch, choices)
 
-    made = XGBoostModel(0, rounds=30)
+    made = XGBoostModel(0, ModelSettings(rounds=30))
     made.fit(build(observe(200, 3, fails), H200))
     bad, good = [], []
     for row in TEST_ROWS:
@@ -173,3 +183,81 @@ def test_a_dataset_keeps_the_order_of_observations() -> None:
     assert table.valid.all()
     assert (table.log_efficiency < 0).all()
     np.testing.assert_allclose(table.weights, 20**-0.5)
+
+
+@pytest.mark.parametrize("objective", get_args(Objective))
+def test_every_objective_learns_the_order_of_times(objective: Objective) -> None:
+    best = objective == "best_tenth"
+    made = XGBoostModel(0, ModelSettings(objective=objective, residual=False, rounds=80))
+    made.fit(build(observe(300, 3), H200))
+    scores, wanted = scores_of(made, TEST_ROWS), np.array(WANTED)
+    if best:
+        top = wanted >= np.quantile(wanted, 0.9)
+        assert pairwise_accuracy(scores, top) > 0.9
+    else:
+        assert spearman(scores, wanted) > 0.85
+
+
+@pytest.mark.parametrize("objective", get_args(Objective))
+def test_a_residual_model_without_rows_orders_as_the_analytic_one(objective: Objective) -> None:
+    made = XGBoostModel(0, ModelSettings(objective=objective))
+    assert spearman(scores_of(made, TEST_ROWS), scores_of(AnalyticModel(), TEST_ROWS)) > 0.99
+    blind = XGBoostModel(0, ModelSettings(objective=objective, residual=False))
+    assert len(set(scores_of(blind, TEST_ROWS).tolist())) == 1
+
+
+def test_what_is_dropped_is_not_seen() -> None:
+    dropped = tuple(g for g in GROUPS if g != "choices")
+    made = XGBoostModel(0, ModelSettings(dropped=dropped, residual=False, rounds=20))
+    table = build(observe(60, 2), H200)
+    others = [n for n, f in enumerate(FEATURES) if f.group != "choices"]
+    noise = table.features.copy()
+    noise[:, others] = np.random.default_rng(0).random((60, len(others)))
+    made.fit(table)
+    before = scores_of(made, TEST_ROWS)
+    made.fit(replace(table, features=noise))
+    np.testing.assert_array_equal(scores_of(made, TEST_ROWS), before)
+
+
+def fits(settings: ModelSettings, sizes: list[int]) -> list[bool]:
+    """Whether scores changed with each of growing data."""
+    made, rows, seen, changed = XGBoostModel(0, settings), observe(max(sizes), 2), None, []
+    for size in sizes:
+        made.fit(build(rows[:size], H200))
+        now = scores_of(made, TEST_ROWS[:20])
+        changed.append(seen is None or not np.array_equal(now, seen))
+        seen = now
+    return changed
+
+
+def test_it_is_trained_again_with_every_batch_and_later_with_a_fifth_more() -> None:
+    small = ModelSettings(bags=1, rounds=5, retrain_below=100, retrain_growth=0.25)
+    assert fits(small, [60, 70, 100, 110, 120, 125, 130, 160]) == [
+        True, True, True, False, False, True, False, True,
+    ]  # fmt: skip
+
+
+def test_a_frozen_model_learns_once() -> None:
+    frozen = ModelSettings(bags=1, rounds=5, update="frozen")
+    assert fits(frozen, [10, 40, 60, 200]) == [True, True, False, False]
+
+
+def test_appended_trees_follow_those_before() -> None:
+    made = XGBoostModel(0, ModelSettings(bags=1, rounds=30, update="appended"))
+    rows = observe(150, 2)
+    trees = []
+    for size in (100, 120, 150):
+        made.fit(build(rows[:size], H200))
+        trees.append(made.trees)
+    assert trees == [30, 36, 42]
+    assert spearman(scores_of(made, TEST_ROWS), WANTED) > 0.97
+
+
+def test_facts_are_columns_where_they_are_known() -> None:
+    first, second = observe(2, 1)
+    table = build([replace(first, facts={"registers": 127, "HGMMA": 0}), second], H200)
+    seen = dict(zip(NAMES, table.features.T, strict=True))
+    assert seen["compiled_registers"][0] == 7
+    assert seen["compiled_hgmma"][0] == 0
+    assert np.isnan(seen["compiled_stack_bytes"]).all()
+    assert np.isnan(seen["compiled_registers"][1])

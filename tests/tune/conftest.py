@@ -11,6 +11,7 @@ from autosched.tune.evolution import EvolutionSearch
 from autosched.tune.random_search import RandomSearch
 from autosched.tune.strategy import Strategy
 from cost_model.random_model import RandomModel
+from cost_model.settings import ModelSettings
 from cost_model.xgboost_model import XGBoostModel
 from measure.fake_device import FakeDevice
 from measure.measurement import Failed, Failure, Measurement
@@ -30,7 +31,11 @@ def strategy(name: str, seed: int) -> Strategy:
     """A small one: a run of 30 trials takes some tens of milliseconds."""
     if name == "random":
         return RandomSearch(SKETCHES, H200, seed)
-    model = RandomModel(seed) if name == "chance" else XGBoostModel(seed, bags=1, rounds=4)
+    model = (
+        RandomModel(seed)
+        if name == "chance"
+        else XGBoostModel(seed, ModelSettings(bags=1, rounds=4))
+    )
     return EvolutionSearch(SKETCHES, H200, model, seed, horizon=40, population=32, generations=1)
 
 

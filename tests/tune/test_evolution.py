@@ -13,6 +13,7 @@ from autosched.tune.random_search import RandomSearch
 from autosched.tune.strategy import Strategy, Told
 from cost_model.analytic_model import predict_us
 from cost_model.random_model import RandomModel
+from cost_model.settings import ModelSettings
 from cost_model.xgboost_model import XGBoostModel
 from measure.measurement import Failed, Failure, Measurement, Timed, Timing
 from search_space import target as targets
@@ -78,7 +79,9 @@ def test_every_sketch_that_may_win_is_in_the_first_batch() -> None:
 
 
 def test_later_batches_polish_breed_and_draw() -> None:
-    strategy = EvolutionSearch(SQUARE, H200, XGBoostModel(0, rounds=20), 0, population=128)
+    strategy = EvolutionSearch(
+        SQUARE, H200, XGBoostModel(0, ModelSettings(rounds=20)), 0, population=128
+    )
     search(strategy, 32)
     batch = strategy.ask(32)
     counts = {o: sum(c.origin == o for c in batch) for o in ("polish", "evolution", "random")}
@@ -88,14 +91,16 @@ def test_later_batches_polish_breed_and_draw() -> None:
 
 def test_polishing_grows_late() -> None:
     strategy = EvolutionSearch(
-        SQUARE, H200, XGBoostModel(0, rounds=20), 0, population=128, horizon=50
+        SQUARE, H200, XGBoostModel(0, ModelSettings(rounds=20)), 0, population=128, horizon=50
     )
     search(strategy, 32)
     assert sum(c.origin == "polish" for c in strategy.ask(32)) == 12
 
 
 def test_failures_alone_do_not_stop_it() -> None:
-    strategy = EvolutionSearch(SQUARE, H200, XGBoostModel(0, rounds=20), 0, population=128)
+    strategy = EvolutionSearch(
+        SQUARE, H200, XGBoostModel(0, ModelSettings(rounds=20)), 0, population=128
+    )
     failed = Failed(Failure.RUNTIME, "planted")
     for _ in range(3):
         asked = strategy.ask(16)
@@ -123,7 +128,12 @@ def test_it_beats_random_search_on_a_landscape_that_the_analytic_model_gets_wron
     ratios = []
     for seed in range(3):
         guided = EvolutionSearch(
-            SQUARE, H200, XGBoostModel(seed, rounds=60), seed, population=256, horizon=128
+            SQUARE,
+            H200,
+            XGBoostModel(seed, ModelSettings(rounds=60)),
+            seed,
+            population=256,
+            horizon=128,
         )
         random = RandomSearch(SQUARE, H200, seed)
         ratios.append(best_us(search(random, 128)) / best_us(search(guided, 128)))

@@ -16,6 +16,7 @@ from autosched.tune.random_search import RandomSearch
 from autosched.tune.result import TuningResult
 from autosched.tune.strategy import Strategy, Told
 from autosched.tune.tuner import tune
+from cost_model.settings import ModelSettings
 from cost_model.xgboost_model import XGBoostModel
 from measure.fake_device import FakeDevice
 from measure.log import LogWriter, best, read
@@ -37,7 +38,7 @@ def time_of(program: Program) -> float:
 
 
 def evolution(seed: int = 0, horizon: int | None = None) -> EvolutionSearch:
-    model = XGBoostModel(seed, bags=2, rounds=20)
+    model = XGBoostModel(seed, ModelSettings(bags=2, rounds=20))
     return EvolutionSearch(
         SKETCHES, H200, model, seed, horizon=horizon, population=64, generations=2
     )
