@@ -6,11 +6,14 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from autosched.spec.task import Task
+from autosched.tune import strategies
+from autosched.tune.candidate import Key, key_of
 from autosched.tune.events import Event
+from autosched.tune.grid import Grid
 from autosched.tune.identity import ResumeRefused, differences, identity
 from autosched.tune.options import BadOptions, Options
 from autosched.tune.predicted import PredictedTimes
@@ -34,8 +37,10 @@ from search_space.workload import Workload
 
 #: The hardware data taken on a machine without a GPU.
 DEFAULT_TARGET = "h200"
-STRATEGIES = ("evolution", "random")
+STRATEGIES = strategies.names()
 COST_MODELS = models.NAMES
+#: The setting of strategies that options give where it is not given itself.
+HORIZON = "horizon"
 #: Interleaved rounds that give the library's time before a search; the final has its own.
 LIBRARY_ROUNDS = 10
 
@@ -56,14 +61,20 @@ class Machine:
 @dataclass(frozen=True)
 class Wishes:
     """How to search. ``timeout_s`` bounds each run of a candidate, or each build where nothing
-    runs; None is 10 on a GPU, or 60 without one, where builds take their turns on few cores."""
+    runs; None is 10 on a GPU, or 60 without one, where builds take their turns on few cores.
+
+    ``settings`` are those of the strategy and ``model_settings`` those of the cost model, as plain
+    data; what is missing has its default.
+    ``nearest`` are schedules that did well for the nearest workloads of earlier runs.
+    """
 
     options: Options
     strategy: str = "evolution"
     cost_model: str = "xgboost"
     timeout_s: float | None = None
-    #: Settings of the cost model that are not its defaults.
+    settings: Mapping[str, Any] = field(default_factory=dict)
     model_settings: Mapping[str, Any] = field(default_factory=dict)
+    nearest: tuple[Key, ...] = ()
 
 
 def wishes_of(run: RecordedRun) -> Wishes:
@@ -76,12 +87,20 @@ def wishes_of(run: RecordedRun) -> Wishes:
         raise ResumeRefused(what, differences({}, {}))
     if strategy not in STRATEGIES or model not in COST_MODELS:
         raise ResumeRefused(what, ("its strategy or its cost model is none that is known",))
+    known = [one.name for one in fields(strategies.settings_of(strategy))]
+    settings = {name: held[name] for name in known if name in held}
     try:
         options = Options.from_data(run.options)
-        settings = _model_settings(model, held)
+        strategies.check(strategy, settings)
+        if settings.get(HORIZON) == options.horizon:
+            del settings[HORIZON]  # It is not given, and follows the options.
+        model_settings = _model_settings(model, held)
+        nearest = tuple(key_of(str(text)) for text in held.get("nearest_best") or ())
     except (BadOptions, BadSettings) as error:
         raise ResumeRefused(what, (str(error),)) from error
-    return Wishes(options, strategy, model, model_settings=settings)
+    except (TypeError, ValueError) as error:
+        raise ResumeRefused(what, ("what it took from earlier runs cannot be read",)) from error
+    return Wishes(options, strategy, model, None, settings, model_settings, nearest)
 
 
 def _model_settings(model: str, search: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,18 +194,19 @@ def make_cost_model(name: str, seed: int, settings: Mapping[str, Any] | None = N
 
 
 def make_strategy(workload: Workload, target: Target, wishes: Wishes) -> Strategy:
-    """Return the strategy that was wished for. Raises NoSketch, UnknownName."""
-    found, seed = sketches(workload, target), wishes.options.seed
-    if wishes.strategy == "evolution":
-        from autosched.tune.evolution import EvolutionSearch
-
+    """Return the strategy that was wished for. Raises NoSketch, UnknownName, BadSettings."""
+    if wishes.strategy not in STRATEGIES:
+        raise unknown("strategy", wishes.strategy, STRATEGIES)
+    grids = [Grid(sketch, target) for sketch in sketches(workload, target)]
+    seed, settings = wishes.options.seed, dict(wishes.settings)
+    if HORIZON in (one.name for one in fields(strategies.settings_of(wishes.strategy))):
+        settings.setdefault(HORIZON, wishes.options.horizon)
+    model = None
+    if strategies.learns(wishes.strategy):
         model = make_cost_model(wishes.cost_model, seed, wishes.model_settings)
-        return EvolutionSearch(found, target, model, seed, horizon=wishes.options.horizon)
-    if wishes.strategy == "random":
-        from autosched.tune.random_search import RandomSearch
-
-        return RandomSearch(found, target, seed)
-    raise unknown("strategy", wishes.strategy, STRATEGIES)
+    return strategies.make(
+        wishes.strategy, grids, target, model, seed, settings, nearest=wishes.nearest
+    )
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,16 @@ class Flags:
         timeout_s = _first(self.timeout_s, spec.get("timeout_s"))
         then = then or Wishes(options)
         strategy, cost_model = self.strategy or then.strategy, self.cost_model or then.cost_model
-        settings = then.model_settings if cost_model == then.cost_model else {}
-        return Wishes(options, strategy, cost_model, timeout_s, settings)
+        same_strategy, same_model = strategy == then.strategy, cost_model == then.cost_model
+        return Wishes(
+            options,
+            strategy,
+            cost_model,
+            timeout_s,
+            settings=then.settings if same_strategy else {},
+            model_settings=then.model_settings if same_model else {},
+            nearest=then.nearest if same_strategy else (),
+        )
 
 
 def _first(*values: Any) -> Any:

@@ -9,9 +9,10 @@ from typing import Literal
 from search_space.schedule import Schedule
 from search_space.sketch import Sketch, fill
 
-#: Where a proposal came from: the analytic shortlist, a random draw, the evolution of a
-#: population, or the neighbourhood of the best measured so far.
-Origin = Literal["analytic", "random", "evolution", "polish"]
+#: Where a proposal came from: the analytic shortlist, earlier runs of the nearest workloads, a
+#: random draw, the evolution of a population, the neighbourhood of the best measured so far, a walk
+#: from schedule to schedule, or a list that is gone through.
+Origin = Literal["analytic", "nearest", "random", "evolution", "polish", "walk", "list"]
 
 #: A sketch's name and the values of its choices in order: equal means the same schedule.
 Key = tuple[str, tuple[int, ...]]
@@ -35,3 +36,15 @@ class Candidate:
     def schedule(self) -> Schedule:
         """The schedule that the choices make."""
         return fill(self.sketch, self.choices)
+
+
+def text_of(key: Key) -> str:
+    """Write a key in one line, for ``key_of`` to read."""
+    name, values = key
+    return " ".join((name, *map(str, values)))
+
+
+def key_of(text: str) -> Key:
+    """Read what ``text_of`` wrote. Raises ValueError."""
+    name, *values = text.split()
+    return name, tuple(map(int, values))

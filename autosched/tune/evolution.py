@@ -1,93 +1,135 @@
 """Search by a population bred for what a cost model predicts. Never measures.
 
-The first batches are the analytic model's best, spread over sketches and blocks, and random draws.
-Later ones are bred from the best measured, the analytic best and fresh blood, and ranked by the
-model; a share polishes the neighbourhood of the best measured; a few are drawn at random.
+The first batches are the analytic model's best, spread over sketches and blocks, the best of the
+nearest workloads of earlier runs, and random draws. Later ones are bred from the best measured,
+the analytic best and fresh blood, and ranked by the model; a share polishes the neighbourhood of
+the best measured; a few are drawn at random.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from autosched.tune.candidate import Candidate, Key, Origin
+from autosched.tune.candidate import Candidate, Key, text_of
+from autosched.tune.gain import Gain
 from autosched.tune.grid import Codes, Grid
-from autosched.tune.population import Population, breed, scored
+from autosched.tune.population import Breeding, Moves, Population, Score, breed, scored
+from autosched.tune.settings import check, share, whole
+from autosched.tune.shortlist import Analytic, best_of_sketches, shortlist
+from autosched.tune.space import Place, Space, codes_of
 from autosched.tune.strategy import Told
-from cost_model.analytic_model import AnalyticModel
 from cost_model.dataset import Observation, build
 from cost_model.model import CostModel
-from search_space.sample import neighbours
 from search_space.sketch import Sketch
 from search_space.target import Target
 
-POPULATION = 1024
-GENERATIONS = 4
-#: Share of every later batch drawn at random, and taken beside the best measured: the second
-#: once ``LATE`` of the horizon is proposed.
-EPSILON = 0.05
-POLISH, LATE_POLISH, LATE = 0.2, 0.4, 0.6
-#: The best measured whose neighbours are polished, and that seed the population.
-POLISHED, PARENTS = 4, 48
-#: The choices by which candidates of one sketch count as alike.
-BLOCK = ("tile_m", "tile_n", "tile_k", "split")
 #: The analytic model's best block shapes that are kept of every sketch to seed populations with.
 SHORTLIST = 64
-#: The first batches are asked for before any outcome is known. Share of them from the analytic
-#: model; the rest are the best of draws of ``DRAWN``.
+#: The first batches are asked for before any outcome is known.
 BLIND = 2
-ANALYTIC = 0.6
-DRAWN = 4
-#: Sketches predicted to be within this factor of the best get a place in the first batch.
-WITHIN = 1.3
-#: Share of a later batch that may have the same sketch and block.
-ALIKE = 0.2
+
+#: What the first batches hold beside random draws: nothing; the analytic model's best; the best of
+#: the nearest workloads of earlier runs; both. Where the analytic model is not named, the search
+#: never asks it.
+First = Literal["random", "analytic", "nearest", "all"]
+
+
+@dataclass(frozen=True)
+class EvolutionSettings:
+    """How the search evolves. Raises BadSettings.
+
+    ``horizon`` is the number of candidates that it is planned for: polishing grows late in it. It
+    is no bound, and asking for more changes nothing that was proposed before.
+
+    Of the first batches ``nearest`` is the share from earlier runs, where there are any, and
+    ``analytic`` the share of the rest from the analytic model; what is left are the best of draws
+    of ``drawn``. Of later batches ``epsilon`` is drawn at random, ``polish`` taken beside the
+    ``polished`` best measured (``late_polish`` once ``late`` of the horizon is proposed), and at
+    most ``alike`` of a batch has the same sketch and block.
+
+    Populations start from the ``parents`` best measured. After ``restart_after`` outcomes without
+    a gain above noise they start from random draws alone and mutate twice as far.
+    """
+
+    horizon: int | None = whole(None, 1, 1 << 32)
+    first: First = "all"
+    analytic: float = share(0.6)
+    nearest: float = share(0.25)
+    drawn: int = whole(4, 1, 1024)
+    population: int = whole(1024, 2, 1 << 20)
+    generations: int = whole(4, 0, 1000)
+    mutated: float = share(0.6)
+    crossed: float = share(0.3)
+    moves: Moves = "legal"
+    epsilon: float = share(0.05)
+    alike: float = share(0.2)
+    polish: float = share(0.2)
+    late_polish: float = share(0.4)
+    late: float = share(0.6)
+    polished: int = whole(4, 0, 1024)
+    parents: int = whole(48, 0, 1 << 20)
+    restart_after: int | None = whole(None, 1, 1 << 32)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def asks_analytic(self) -> bool:
+        """Whether the analytic model has a say."""
+        return self.first in ("analytic", "all")
+
+    @property
+    def breeding(self) -> Breeding:
+        """How populations are bred."""
+        return Breeding(self.population, self.generations, self.mutated, self.crossed, self.moves)
 
 
 class EvolutionSearch:
     """Evolution guided by ``model``, in batches; equal arguments and tellings, equal proposals.
 
-    ``horizon`` is the number of candidates that the search is planned for: polishing grows late
-    in it. It is no bound, and asking for more changes nothing that was proposed before.
+    ``nearest`` are schedules of these grids that did well elsewhere, best first.
     """
 
     name = "evolution"
 
     def __init__(
         self,
-        sketches: Sequence[Sketch],
+        grids: Sequence[Grid],
         target: Target,
         model: CostModel,
         seed: int,
+        settings: EvolutionSettings | None = None,
         *,
-        horizon: int | None = None,
-        population: int = POPULATION,
-        generations: int = GENERATIONS,
+        nearest: Sequence[Key] = (),
     ) -> None:
-        self._grids = [Grid(sketch, target) for sketch in sketches]
-        self._index = {sketch.name: n for n, sketch in enumerate(sketches)}
+        self._grids = tuple(grids)
+        self._space = Space(grids)
         self._target = target
         self._model = model
-        self._analytic = AnalyticModel()
         self._seed = seed
-        self._horizon = horizon
-        self._population = population
-        self._generations = generations
+        self._wish = settings or EvolutionSettings()
+        self._nearest = tuple(nearest) if self._wish.first in ("nearest", "all") else ()
+        self._analytic = Analytic(target)
         self._asked = 0
         self._stale = False
         self._told: list[Told] = []
-        self._proposed: set[Key] = set()
-        self._shortlist = self._survey(np.random.default_rng([seed]))
+        self._gain = Gain()
+        self._shortlist: Population | None = None
+        if self._wish.asks_analytic:
+            rng = np.random.default_rng([seed])
+            self._shortlist = shortlist(grids, self._analytic, rng, SHORTLIST)
 
     @property
     def sketches(self) -> Sequence[Sketch]:
         """Where candidates come from."""
-        return [grid.sketch for grid in self._grids]
+        return self._space.sketches
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -96,155 +138,114 @@ class EvolutionSearch:
             "seed": self._seed,
             "cost_model": self._model.name,
             **{f"model_{name}": value for name, value in self._model.settings.items()},
-            "horizon": self._horizon,
-            "population": self._population,
-            "generations": self._generations,
+            **asdict(self._wish),
+            "nearest_best": [text_of(key) for key in self._nearest],
         }
 
     def tell(self, told: Sequence[Told]) -> None:
         """Remember what came of candidates; the model is fitted when next asked."""
         self._told += told
         self._stale = self._stale or bool(told)
+        for one in told:
+            self._gain.enter(one.measurement)
 
     def ask(self, count: int) -> list[Candidate]:
         """Return up to ``count`` legal candidates, best predicted first within their origin."""
         rng = np.random.default_rng([self._seed, self._asked])
         self._asked += 1
         if self._stale:
-            told = (
-                Observation(t.candidate.sketch, t.candidate.choices, t.latency_us)
-                for t in self._told
-            )
-            self._model.fit(build(told, self._target))
-            self._stale = False
+            self._fit()
         blind = not self._told and self._asked <= BLIND
         found = self._first(count, rng) if blind else self._later(count, rng)
         return found + self._random(count - len(found), rng, 1)
 
-    def _first(self, count: int, rng: Generator) -> list[Candidate]:
-        ranked = self._shortlist.ranked
-        analytic = math.ceil(count * ANALYTIC)
-        best = list(self._best_of_sketches(ranked))[:analytic]
-        found = self._propose(ranked.take(np.array(best, np.int64)), len(best), "analytic", 1)
-        found += self._propose(ranked, analytic - len(found), "analytic", 1, alike=found)
-        return found + self._random(count - len(found), rng, DRAWN)
+    def _fit(self) -> None:
+        told = (
+            Observation(t.candidate.sketch, t.candidate.choices, t.latency_us) for t in self._told
+        )
+        self._model.fit(build(told, self._target))
+        self._stale = False
 
-    def _best_of_sketches(self, ranked: Population) -> Iterator[int]:
-        """Yield the row of the best of each sketch that is nearly as good as the best of all."""
-        for n in dict.fromkeys(ranked.grids.tolist()):
-            row = int(np.flatnonzero(ranked.grids == n)[0])
-            if ranked.scores[row] >= ranked.scores[0] - math.log(WITHIN):
-                yield row
+    def _first(self, count: int, rng: Generator) -> list[Candidate]:
+        found = self._from_elsewhere(math.ceil(count * self._wish.nearest))
+        if self._shortlist is None:
+            return found + self._random(count - len(found), rng, 1)
+        wanted = len(found) + math.ceil((count - len(found)) * self._wish.analytic)
+        heads = self._shortlist.take(best_of_sketches(self._shortlist))
+        found += self._space.take(heads, wanted - len(found), "analytic", 1, alike=found)
+        found += self._space.take(self._shortlist, wanted - len(found), "analytic", 1, alike=found)
+        return found + self._random(count - len(found), rng, self._wish.drawn)
+
+    def _from_elsewhere(self, count: int) -> list[Candidate]:
+        """Propose what did well for the nearest workloads, in the order in which it was given."""
+        places = [place for key in self._nearest if (place := self._space.place_of(key))]
+        new = [place for place in dict.fromkeys(places) if self._space.is_new(place)]
+        return self._space.propose(new[:count], "nearest")
 
     def _later(self, count: int, rng: Generator) -> list[Candidate]:
-        spared = math.ceil(count * EPSILON) if count > 1 else 0
-        most = max(2, math.ceil(count * ALIKE))
-        found = self._propose(self._beside_best(), self._polish_share(count), "polish", count)
-        population = breed(
-            self._parents(rng), self._grids, self._score, self._population, self._generations, rng
-        )
-        wanted = count - spared - len(found)
-        found += self._propose(population, wanted, "evolution", most)
-        if len(found) < count - spared:
-            found += self._propose(population, count - spared - len(found), "evolution", count)
-        return found
+        spared = math.ceil(count * self._wish.epsilon) if count > 1 else 0
+        most = max(2, math.ceil(count * self._wish.alike))
+        found = self._space.take(self._beside_best(), self._polish_share(count), "polish")
+        breeding = self._wish.breeding
+        if self._stuck:
+            breeding = replace(breeding, times=2)
+        population = breed(self._parents(rng), self._grids, self._score, breeding, rng)
+        found += self._space.take(population, count - spared - len(found), "evolution", most)
+        return found + self._space.take(population, count - spared - len(found), "evolution")
+
+    @property
+    def _stuck(self) -> bool:
+        after = self._wish.restart_after
+        return after is not None and self._gain.since >= after
 
     def _polish_share(self, count: int) -> int:
-        late = self._horizon is not None and len(self._proposed) >= LATE * self._horizon
-        return int(count * (LATE_POLISH if late else POLISH))
+        wish = self._wish
+        late = wish.horizon is not None and len(self._space) >= wish.late * wish.horizon
+        return int(count * (wish.late_polish if late else wish.polish))
 
     def _beside_best(self) -> Population:
         """Return the neighbours of the best measured candidates, scored, best first."""
-        codes: list[list[int]] = [[] for _ in self._grids]
-        for told in self._best_told(POLISHED):
-            sketch, n = told.candidate.sketch, self._index[told.candidate.sketch.name]
-            near = neighbours(sketch, told.candidate.choices, self._target)
-            codes[n] += [self._grids[n].code(choices) for choices in near]
-        return self._scored(codes).ranked
+        centres = [self._space.place(t.candidate) for t in self._best_told(self._wish.polished)]
+        near = [(n, code) for n, at in centres for code in self._grids[n].neighbours(at).tolist()]
+        return self._scored(codes_of(near, len(self._grids)), self._score).ranked
 
     def _parents(self, rng: Generator) -> Population:
         """Return the best measured, the analytic shortlist and random draws, scored."""
-        codes: list[list[int]] = [[] for _ in self._grids]
-        for told in self._best_told(PARENTS):
-            n = self._index[told.candidate.sketch.name]
-            codes[n].append(self._grids[n].code(dict(told.candidate.choices)))
-        fresh = self._population // (2 * len(self._grids)) + 1
-        for n, grid in enumerate(self._grids):
-            codes[n] += self._shortlist.codes[self._shortlist.grids == n].tolist()
-            codes[n] += grid.random(fresh, rng).tolist()
-        return self._scored(codes)
+        share = 1 if self._stuck else 2
+        fresh = self._wish.population // (share * len(self._grids)) + 1
+        best: list[Place] = []
+        if not self._stuck:
+            best = [self._space.place(t.candidate) for t in self._best_told(self._wish.parents)]
+            best += [] if self._shortlist is None else self._shortlist.places
+        known = codes_of(best, len(self._grids))
+        drawn = [grid.random(fresh, rng) for grid in self._grids]
+        codes = [np.concatenate(held) for held in zip(known, drawn, strict=True)]
+        return self._scored(codes, self._score)
 
     def _best_told(self, count: int) -> list[Told]:
         timed = [t for t in self._told if t.latency_us is not None]
         return sorted(timed, key=lambda t: (t.latency_us, t.candidate.key))[:count]
 
     def _random(self, count: int, rng: Generator, drawn: int) -> list[Candidate]:
-        """Propose the best by the analytic model of each ``drawn`` random candidates."""
+        """Propose random candidates, each the best of ``drawn`` of one sketch."""
         found: list[Candidate] = []
-        for n in rng.integers(0, len(self._grids), 8 * max(count, 0)).tolist():
+        for n in rng.integers(0, len(self._grids), 2 * max(count, 0)).tolist():
             if len(found) >= count:
                 break
-            codes = self._grids[n].random(drawn, rng)
             held: list[Codes] = [np.zeros(0, np.int64) for _ in self._grids]
-            held[n] = codes
-            ranked = scored(self._grids, held, self._analytic_score).ranked
-            found += self._propose(ranked, 1, "random", 1)
-        return found
+            held[n] = self._grids[n].random(drawn, rng)
+            found += self._space.take(self._scored(held, self._known).ranked, 1, "random")
+        missing = self._space.draw(count - len(found), rng) if len(found) < count else []
+        return found + self._space.propose(missing, "random")
 
-    def _propose(
-        self,
-        ranked: Population,
-        count: int,
-        origin: Origin,
-        most_alike: int,
-        alike: Iterable[Candidate] = (),
-    ) -> list[Candidate]:
-        """Take the first ``count`` new ones, at most ``most_alike`` of the same sketch and block.
-
-        ``alike`` are candidates that count towards that bound already.
-        """
-        found: list[Candidate] = []
-        blocks: dict[tuple[object, ...], int] = {}
-        for candidate in alike:
-            blocks[_block(candidate)] = blocks.get(_block(candidate), 0) + 1
-        for n, code, score in zip(
-            ranked.grids.tolist(), ranked.codes.tolist(), ranked.scores.tolist(), strict=True
-        ):
-            if len(found) >= count:
-                break
-            grid = self._grids[n]
-            candidate = Candidate(grid.sketch, grid.choices(code), score, origin)
-            seen = blocks.get(_block(candidate), 0)
-            if candidate.key in self._proposed or seen >= most_alike:
-                continue
-            blocks[_block(candidate)] = seen + 1
-            self._proposed.add(candidate.key)
-            found.append(candidate)
-        return found
-
-    def _survey(self, rng: Generator) -> Population:
-        """Return the analytic model's best block shapes of every sketch, one candidate each."""
-        best: list[Codes] = []
-        for grid in self._grids:
-            codes = grid.survey(rng)
-            scores = self._analytic_score(grid, codes) if len(codes) else np.zeros(0)
-            codes = codes[np.argsort(-scores, kind="stable")]
-            _, first = np.unique(grid.values_of(codes, BLOCK), axis=0, return_index=True)
-            best.append(codes[np.sort(first)[:SHORTLIST]])
-        return scored(self._grids, best, self._analytic_score)
-
-    def _scored(self, codes: Sequence[Sequence[int]]) -> Population:
-        held = [np.array(c, np.int64) for c in codes]
-        return scored(self._grids, held, self._score)
+    def _scored(self, codes: Sequence[Codes], score: Score) -> Population:
+        return scored(self._grids, codes, score)
 
     def _score(self, grid: Grid, codes: Codes) -> NDArray[np.float64]:
         return self._model.score(grid.sketch, grid.values(codes), self._target)
 
-    def _analytic_score(self, grid: Grid, codes: Codes) -> NDArray[np.float64]:
-        return self._analytic.score(grid.sketch, grid.values(codes), self._target)
-
-
-def _block(candidate: Candidate) -> tuple[object, ...]:
-    held = candidate.choices
-    shape = tuple(held.get(name, 1) for name in BLOCK)
-    return (candidate.sketch.name, *shape)
+    def _known(self, grid: Grid, codes: Codes) -> NDArray[np.float64]:
+        """Score by what is known so far: the model once it is fitted, the analytic one before."""
+        if self._told:
+            return self._score(grid, codes)
+        return self._analytic(grid, codes) if self._wish.asks_analytic else np.zeros(len(codes))

@@ -7,7 +7,6 @@ sets of candidates are sets of integers. Knows no scores. The moves are those of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -69,11 +68,15 @@ class Grid:
         """Return the codes that ``limits`` accepts, order kept."""
         return codes[self._is_legal(codes)]
 
+    @property
+    def whole(self) -> bool:
+        """Whether ``survey`` returns every legal code."""
+        return self.sketch.size <= WHOLE
+
     def survey(self, rng: Generator) -> Codes:
         """Return every legal code of a small space, or those of ``WHOLE`` draws of a large one."""
-        size = math.prod(int(n) for n in self._sizes)
-        if size <= WHOLE:
-            return self.legal(np.arange(size, dtype=np.int64))
+        if self.whole:
+            return self.legal(np.arange(self.sketch.size, dtype=np.int64))
         return self.legal(np.unique(self._draw(WHOLE, rng)))
 
     def random(self, count: int, rng: Generator) -> Codes:
@@ -88,16 +91,34 @@ class Grid:
 
     def mutate(self, codes: Codes, rng: Generator) -> Codes:
         """Change one or a few choices of each, mostly to a neighbour; parents where illegal."""
-        return self._until_legal(codes, lambda parents, _: self._mutated(parents, rng))
+        return self._until_legal(codes, lambda parents, _: self.changed(parents, rng))
+
+    def changed(self, codes: Codes, rng: Generator) -> Codes:
+        """Return what ``mutate`` would try first, legal or not."""
+        return self._mutated(codes, rng)
+
+    def mixed(self, first: Codes, second: Codes, rng: Generator) -> Codes:
+        """Return what ``crossover`` would try first, legal or not."""
+        a, b = self._places(first), self._places(second)
+        return np.asarray(np.where(rng.random(a.shape) < 0.5, a, b) @ self._radix)
 
     def crossover(self, first: Codes, second: Codes, rng: Generator) -> Codes:
         """Take each choice from either parent; the first parent where the child is illegal."""
+        return self._until_legal(
+            first, lambda parents, rows: self.mixed(parents, second[rows], rng)
+        )
 
-        def crossed(parents: Codes, rows: NDArray[np.int64]) -> Codes:
-            a, b = self._places(parents), self._places(second[rows])
-            return np.asarray(np.where(rng.random(a.shape) < 0.5, a, b) @ self._radix)
-
-        return self._until_legal(first, crossed)
+    def neighbours(self, code: int) -> Codes:
+        """Return every legal change of one choice to the next value below or above, in the order
+        of the choices."""
+        place = self._places(np.array([code], np.int64))[0]
+        beside = [
+            code + step * int(radix)
+            for at, size, radix in zip(place.tolist(), self._sizes, self._radix, strict=True)
+            for step in (-1, 1)
+            if 0 <= at + step < size
+        ]
+        return self.legal(np.array(beside, np.int64))
 
     def _places(self, codes: Codes) -> NDArray[np.int64]:
         return np.asarray(codes[:, None] // self._radix % self._sizes)

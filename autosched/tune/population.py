@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -17,8 +18,9 @@ from autosched.tune.grid import Codes, Grid
 #: Scores the codes of one grid: [codes] -> [codes], higher is better.
 Score = Callable[[Grid, Codes], NDArray[np.float64]]
 
-#: Shares of the children of a generation: mutated, crossed; the rest is drawn afresh.
-MUTATED, CROSSED = 0.6, 0.3
+#: What becomes of children that are illegal: the move is made again, or they are dropped.
+Moves = Literal["legal", "rejection"]
+
 #: Candidates that each sketch keeps whatever the others score.
 KEPT_PER_SKETCH = 8
 
@@ -39,6 +41,11 @@ class Population:
         """The same, best first; ties by grid and code, so that order never depends on chance."""
         return self.take(np.lexsort((self.codes, self.grids, -self.scores)))
 
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """The index of the grid and the code of each."""
+        return list(zip(self.grids.tolist(), self.codes.tolist(), strict=True))
+
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Population:
         """Return the rows picked by index or mask."""
         return Population(self.grids[rows], self.codes[rows], self.scores[rows])
@@ -55,22 +62,53 @@ def scored(grids: Sequence[Grid], codes: Sequence[Codes], score: Score) -> Popul
     return Population(np.concatenate(index), np.concatenate(unique), np.concatenate(scores))
 
 
+@dataclass(frozen=True)
+class Breeding:
+    """How a population is bred: so many generations of ``size`` children.
+
+    ``mutated`` and ``crossed`` are shares of the children of a generation; the rest is drawn
+    afresh. Mutations are made ``times`` over.
+    """
+
+    size: int
+    generations: int
+    mutated: float = 0.6
+    crossed: float = 0.3
+    moves: Moves = "legal"
+    times: int = 1
+
+    def mutate(self, grid: Grid, codes: Codes, rng: Generator) -> Codes:
+        """Return children that differ a little from ``codes``."""
+        for _ in range(self.times):
+            if self.moves == "legal":
+                codes = grid.mutate(codes, rng)
+            else:
+                codes = grid.legal(grid.changed(codes, rng))
+        return codes
+
+    def cross(self, grid: Grid, first: Codes, second: Codes, rng: Generator) -> Codes:
+        """Return children of two parents each."""
+        if self.moves == "legal":
+            return grid.crossover(first, second, rng)
+        return grid.legal(grid.mixed(first, second, rng))
+
+
 def breed(
     population: Population,
     grids: Sequence[Grid],
     score: Score,
-    size: int,
-    generations: int,
+    breeding: Breeding,
     rng: Generator,
 ) -> Population:
-    """Return the best ``size`` of ``population`` and of what it breeds, best first.
+    """Return the best of ``population`` and of what it breeds, best first.
 
     Parents win a tournament of two. Children are mutated, crossed within a sketch, or drawn.
     """
-    for _ in range(generations):
+    size = breeding.size
+    for _ in range(breeding.generations):
         if not len(population):
             break
-        children = _children(population, grids, size, rng)
+        children = _children(population, grids, breeding, rng)
         known = [population.codes[population.grids == n] for n in range(len(grids))]
         new = [np.setdiff1d(c, k) for c, k in zip(children, known, strict=True)]
         population = _survivors(_join(population, scored(grids, new, score)), len(grids), size)
@@ -78,18 +116,20 @@ def breed(
 
 
 def _children(
-    population: Population, grids: Sequence[Grid], size: int, rng: Generator
+    population: Population, grids: Sequence[Grid], breeding: Breeding, rng: Generator
 ) -> list[Codes]:
+    size = breeding.size
     parents = _tournament(population, size, rng)
-    cut, end = int(size * MUTATED), int(size * (MUTATED + CROSSED))
+    cut = int(size * breeding.mutated)
+    end = min(size, int(size * (breeding.mutated + breeding.crossed)))
     children: list[Codes] = []
     for n, grid in enumerate(grids):
         mutable = parents[:cut][population.grids[parents[:cut]] == n]
         first = parents[cut:end][population.grids[parents[cut:end]] == n]
         second = rng.permutation(first)
         fresh = grid.random(-(-(size - end) // len(grids)), rng)
-        mutated = grid.mutate(population.codes[mutable], rng)
-        crossed = grid.crossover(population.codes[first], population.codes[second], rng)
+        mutated = breeding.mutate(grid, population.codes[mutable], rng)
+        crossed = breeding.cross(grid, population.codes[first], population.codes[second], rng)
         children.append(np.concatenate([mutated, crossed, fresh]))
     return children
 

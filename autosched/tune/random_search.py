@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from random import Random
+from dataclasses import dataclass
+from typing import Any
 
-from autosched.tune.candidate import Candidate, Key
+import numpy as np
+
+from autosched.tune.candidate import Candidate
+from autosched.tune.grid import Grid
+from autosched.tune.space import Space
 from autosched.tune.strategy import Told
-from search_space.sample import random_choices
 from search_space.sketch import Sketch
-from search_space.target import Target
 
-#: Draws in a row that bring nothing new before the space counts as exhausted.
-STALE_DRAWS = 200
+
+@dataclass(frozen=True)
+class RandomSettings:
+    """Random search has none."""
 
 
 class RandomSearch:
@@ -20,35 +25,29 @@ class RandomSearch:
 
     name = "random"
 
-    def __init__(self, sketches: Sequence[Sketch], target: Target, seed: int) -> None:
-        self.sketches: Sequence[Sketch] = tuple(sketches)
-        self.settings: Mapping[str, str | int | None] = {"seed": seed}
-        self._open = list(sketches)
-        self._target = target
-        self._rng = Random(seed)
-        self._proposed: set[Key] = set()
+    def __init__(
+        self, grids: Sequence[Grid], seed: int, settings: RandomSettings | None = None
+    ) -> None:
+        del settings
+        self._space = Space(grids)
+        self._seed = seed
+        self._asked = 0
+
+    @property
+    def sketches(self) -> Sequence[Sketch]:
+        """Where candidates come from."""
+        return self._space.sketches
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The seed alone."""
+        return {"seed": self._seed}
 
     def ask(self, count: int) -> list[Candidate]:
         """Return up to ``count`` new candidates; fewer when the space is nearly exhausted."""
-        found: list[Candidate] = []
-        stale = 0
-        while len(found) < count and stale < STALE_DRAWS and self._open:
-            candidate = self._draw()
-            if candidate is None or candidate.key in self._proposed:
-                stale += 1
-                continue
-            self._proposed.add(candidate.key)
-            found.append(candidate)
-            stale = 0
-        return found
+        rng = np.random.default_rng([self._seed, self._asked])
+        self._asked += 1
+        return self._space.propose(self._space.draw(count, rng), "random")
 
     def tell(self, told: Sequence[Told]) -> None:
         """Ignore what came of earlier candidates."""
-
-    def _draw(self) -> Candidate | None:
-        sketch = self._rng.choice(self._open)
-        choices = random_choices(sketch, self._target, self._rng)
-        if choices is None:
-            self._open.remove(sketch)
-            return None
-        return Candidate(sketch, choices, 0.0, "random")

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from autosched.spec import from_data
-from autosched.tune.evolution import EvolutionSearch
+from autosched.tune.evolution import EvolutionSearch, EvolutionSettings
+from autosched.tune.grid import Grid
 from autosched.tune.random_search import RandomSearch
 from autosched.tune.strategy import Strategy
 from cost_model.random_model import RandomModel
@@ -25,18 +26,20 @@ SPEC = {"op": "matmul", "m": 32, "n": 64, "k": 128, "dtype": "float16"}
 TASK = from_data("a test", SPEC)
 #: Few, so that runs are quick: one by pointers, one persistent, one by descriptors.
 SKETCHES = [sketches(TASK.workload, H200)[n] for n in (0, 1, 3)]
+GRIDS = [Grid(sketch, H200) for sketch in SKETCHES]
 
 
 def strategy(name: str, seed: int) -> Strategy:
     """A small one: a run of 30 trials takes some tens of milliseconds."""
     if name == "random":
-        return RandomSearch(SKETCHES, H200, seed)
+        return RandomSearch(GRIDS, seed)
     model = (
         RandomModel(seed)
         if name == "chance"
         else XGBoostModel(seed, ModelSettings(bags=1, rounds=4))
     )
-    return EvolutionSearch(SKETCHES, H200, model, seed, horizon=40, population=32, generations=1)
+    settings = EvolutionSettings(horizon=40, population=32, generations=1)
+    return EvolutionSearch(GRIDS, H200, model, seed, settings)
 
 
 def landscape(seed: int, failures: float) -> Callable[[Program], float | Failed]:

@@ -1,5 +1,6 @@
 """Evolution: what it proposes first, and that it finds more than chance does."""
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from autosched.te.operators import matmul
 from autosched.tune.candidate import Candidate
-from autosched.tune.evolution import EvolutionSearch
+from autosched.tune.evolution import EvolutionSearch, EvolutionSettings
 from autosched.tune.grid import Grid
 from autosched.tune.random_search import RandomSearch
 from autosched.tune.strategy import Strategy, Told
@@ -19,10 +20,18 @@ from measure.measurement import Failed, Failure, Measurement, Timed, Timing
 from search_space import target as targets
 from search_space.limits import violation
 from search_space.rules import sketches
+from search_space.workload import Workload
 
 H200 = targets.load("h200")
-DECODE = sketches(matmul(16, 8192, 8192, dtype="bfloat16", trans_b=True), H200)
-SQUARE = sketches(matmul(1024, 1024, 1024, dtype="float16"), H200)
+
+
+def grids(workload: Workload) -> list[Grid]:
+    return [Grid(sketch, H200) for sketch in sketches(workload, H200)]
+
+
+DECODE = grids(matmul(16, 8192, 8192, dtype="bfloat16", trans_b=True))
+SQUARE = grids(matmul(1024, 1024, 1024, dtype="float16"))
+QUICK = EvolutionSettings(population=128)
 
 
 def bent_us(candidate: Candidate) -> float:
@@ -56,7 +65,7 @@ def best_us(told: list[Told]) -> float:
 
 
 @pytest.mark.parametrize("made", [DECODE, SQUARE], ids=["decode", "square"])
-def test_the_first_batch_is_legal_and_spread(made: tuple) -> None:
+def test_the_first_batch_is_legal_and_spread(made: list[Grid]) -> None:
     batch = EvolutionSearch(made, H200, RandomModel(0), 0).ask(32)
     assert len(batch) == len({candidate.key for candidate in batch}) == 32
     assert all(violation(c.sketch, c.choices, H200) is None for c in batch)
@@ -79,9 +88,7 @@ def test_every_sketch_that_may_win_is_in_the_first_batch() -> None:
 
 
 def test_later_batches_polish_breed_and_draw() -> None:
-    strategy = EvolutionSearch(
-        SQUARE, H200, XGBoostModel(0, ModelSettings(rounds=20)), 0, population=128
-    )
+    strategy = EvolutionSearch(SQUARE, H200, XGBoostModel(0, ModelSettings(rounds=20)), 0, QUICK)
     search(strategy, 32)
     batch = strategy.ask(32)
     counts = {o: sum(c.origin == o for c in batch) for o in ("polish", "evolution", "random")}
@@ -90,17 +97,14 @@ def test_later_batches_polish_breed_and_draw() -> None:
 
 
 def test_polishing_grows_late() -> None:
-    strategy = EvolutionSearch(
-        SQUARE, H200, XGBoostModel(0, ModelSettings(rounds=20)), 0, population=128, horizon=50
-    )
+    settings = replace(QUICK, horizon=50)
+    strategy = EvolutionSearch(SQUARE, H200, XGBoostModel(0, ModelSettings(rounds=20)), 0, settings)
     search(strategy, 32)
     assert sum(c.origin == "polish" for c in strategy.ask(32)) == 12
 
 
 def test_failures_alone_do_not_stop_it() -> None:
-    strategy = EvolutionSearch(
-        SQUARE, H200, XGBoostModel(0, ModelSettings(rounds=20)), 0, population=128
-    )
+    strategy = EvolutionSearch(SQUARE, H200, XGBoostModel(0, ModelSettings(rounds=20)), 0, QUICK)
     failed = Failed(Failure.RUNTIME, "planted")
     for _ in range(3):
         asked = strategy.ask(16)
@@ -109,8 +113,9 @@ def test_failures_alone_do_not_stop_it() -> None:
 
 
 def test_a_small_space_is_proposed_whole_and_then_nothing() -> None:
-    tiny = sketches(matmul(16, 16, 32, dtype="float16"), H200)
-    strategy = EvolutionSearch(tiny, H200, RandomModel(0), 0, population=64, generations=2)
+    tiny = grids(matmul(16, 16, 32, dtype="float16"))
+    settings = EvolutionSettings(population=64, generations=2)
+    strategy = EvolutionSearch(tiny, H200, RandomModel(0), 0, settings)
     found: set = set()
     for _ in range(40):
         batch = strategy.ask(32)
@@ -119,7 +124,7 @@ def test_a_small_space_is_proposed_whole_and_then_nothing() -> None:
         found |= keys
         if not batch:
             break
-    legal = sum(len(Grid(sketch, H200).survey(np.random.default_rng(0))) for sketch in tiny)
+    legal = sum(len(grid.survey(np.random.default_rng(0))) for grid in tiny)
     assert len(found) == legal > 20
     assert strategy.ask(8) == []
 
@@ -127,15 +132,10 @@ def test_a_small_space_is_proposed_whole_and_then_nothing() -> None:
 def test_it_beats_random_search_on_a_landscape_that_the_analytic_model_gets_wrong() -> None:
     ratios = []
     for seed in range(3):
-        guided = EvolutionSearch(
-            SQUARE,
-            H200,
-            XGBoostModel(seed, ModelSettings(rounds=60)),
-            seed,
-            population=256,
-            horizon=128,
-        )
-        random = RandomSearch(SQUARE, H200, seed)
+        settings = EvolutionSettings(population=256, horizon=128)
+        model = XGBoostModel(seed, ModelSettings(rounds=60))
+        guided = EvolutionSearch(SQUARE, H200, model, seed, settings)
+        random = RandomSearch(SQUARE, seed)
         ratios.append(best_us(search(random, 128)) / best_us(search(guided, 128)))
     assert min(ratios) > 1.0
     assert np.mean(ratios) > 1.1

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from autosched.te.operators import matmul
 from autosched.tune.grid import Grid
-from autosched.tune.population import breed, scored
+from autosched.tune.population import Breeding, breed, scored
 from search_space import target as targets
 from search_space.limits import violation
 from search_space.rules import sketches
+from search_space.sample import neighbours
 
 H200 = targets.load("h200")
 SKETCHES = sketches(matmul(100, 4096, 700, dtype="float16", trans_b=True), H200)
@@ -32,6 +33,14 @@ def test_moves_are_legal_and_repeatable(grid: Grid, seed: int) -> None:
             assert violation(grid.sketch, choices, H200) is None
             assert grid.code(choices) == code
     assert [codes.tolist() for codes in walk()] == [codes.tolist() for codes in walked]
+
+
+@settings(max_examples=10)
+@given(st.sampled_from(GRIDS), st.integers(0, 2**32))
+def test_neighbours_are_those_of_the_choices(grid: Grid, seed: int) -> None:
+    for code in grid.random(4, np.random.default_rng(seed)).tolist():
+        near = neighbours(grid.sketch, grid.choices(code), H200)
+        assert grid.neighbours(code).tolist() == [grid.code(choices) for choices in near]
 
 
 def test_a_child_takes_every_choice_from_a_parent() -> None:
@@ -69,7 +78,7 @@ def test_breeding_climbs_and_keeps_every_sketch() -> None:
         return -np.abs(np.log2(held / np.array([64, 128, 4]))).sum(axis=1)
 
     start = scored(GRIDS, [grid.random(10, rng) for grid in GRIDS], score)
-    bred = breed(start, GRIDS, score, 200, 4, rng)
+    bred = breed(start, GRIDS, score, Breeding(200, 4), rng)
     assert bred.scores[0] == 0.0 > start.scores.max()
     assert (np.diff(bred.scores) <= 0).all()
     assert set(bred.grids.tolist()) == set(range(len(GRIDS)))

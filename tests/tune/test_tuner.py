@@ -10,7 +10,8 @@ from autosched.spec.task import Task
 from autosched.te.operators import matmul
 from autosched.tune.candidate import Candidate
 from autosched.tune.events import Event, FinalsDone, RoundDone, RunDone, RunStarted, TrialDone
-from autosched.tune.evolution import EvolutionSearch
+from autosched.tune.evolution import EvolutionSearch, EvolutionSettings
+from autosched.tune.grid import Grid
 from autosched.tune.predicted import PredictedTimes
 from autosched.tune.random_search import RandomSearch
 from autosched.tune.result import TuningResult
@@ -29,7 +30,7 @@ from search_space.rules import sketches
 H200 = targets.load("h200")
 WORKLOAD = matmul(256, 256, 512, dtype="float16")
 TASK = Task("task", WORKLOAD, "argument:1", spec={"op": "matmul"})
-SKETCHES = sketches(WORKLOAD, H200)
+GRIDS = [Grid(sketch, H200) for sketch in sketches(WORKLOAD, H200)]
 
 
 def time_of(program: Program) -> float:
@@ -39,9 +40,8 @@ def time_of(program: Program) -> float:
 
 def evolution(seed: int = 0, horizon: int | None = None) -> EvolutionSearch:
     model = XGBoostModel(seed, ModelSettings(bags=2, rounds=20))
-    return EvolutionSearch(
-        SKETCHES, H200, model, seed, horizon=horizon, population=64, generations=2
-    )
+    settings = EvolutionSettings(horizon=horizon, population=64, generations=2)
+    return EvolutionSearch(GRIDS, H200, model, seed, settings)
 
 
 def run(
@@ -79,7 +79,7 @@ class Recording:
 
 
 def test_what_is_asked_for_depends_on_outcomes_two_batches_back() -> None:
-    strategy = Recording(RandomSearch(SKETCHES, H200, 0))
+    strategy = Recording(RandomSearch(GRIDS, 0))
     run(strategy, trials=32)
     assert strategy.calls == [
         *("ask 4", "ask 4", "tell 4", "ask 8", "tell 4", "ask 8", "tell 8", "ask 8"),
@@ -95,7 +95,7 @@ def test_told_in_the_order_of_proposals() -> None:
     assert [trial.number for trial in result.trials] == list(range(24))
 
 
-@pytest.mark.parametrize("make", [evolution, lambda seed: RandomSearch(SKETCHES, H200, seed)])
+@pytest.mark.parametrize("make", [evolution, lambda seed: RandomSearch(GRIDS, seed)])
 def test_equal_seeds_propose_the_same(make: Callable[[int], Strategy]) -> None:
     first, again, other = (
         [trial.candidate.key for trial in run(make(seed))[0].trials] for seed in (3, 3, 4)
@@ -113,7 +113,7 @@ def test_no_schedule_and_no_program_is_tried_twice() -> None:
 
 
 def test_a_program_known_by_another_schedule_is_dropped_and_replaced() -> None:
-    result, _ = run(Recording(Twice(RandomSearch(SKETCHES, H200, 0))), trials=16)
+    result, _ = run(Recording(Twice(RandomSearch(GRIDS, 0))), trials=16)
     programs = [trial.program.fingerprint for trial in result.trials if trial.program]
     assert len(programs) == len(set(programs)) == 16
 
@@ -213,7 +213,7 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path) -> None:
 
 
 def test_an_illegal_schedule_is_a_failure_of_constraints() -> None:
-    result, _ = run(Illegal(RandomSearch(SKETCHES, H200, 0)))
+    result, _ = run(Illegal(RandomSearch(GRIDS, 0)))
     refused = [t for t in result.trials if t.program is None]
     assert len(refused) == 4
     assert all(isinstance(t.measurement, Failed) for t in refused)
@@ -262,7 +262,7 @@ def test_an_exhausted_space_ends_the_run() -> None:
     tiny = sketches(matmul(1, 1, 1, dtype="float16"), H200)
     task = Task("task", tiny[0].workload, "argument:1")
     with FakeDevice(time_of) as device:
-        strategy = RandomSearch(tiny, H200, 0)
+        strategy = RandomSearch([Grid(sketch, H200) for sketch in tiny], 0)
         result = tune(task, H200, device, strategy, None, trials=10**4, batch=512)
     assert result.stopped == "exhausted"
     assert result.best is not None
