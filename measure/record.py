@@ -232,7 +232,7 @@ class TrialRecord(_Line):
 
     def measured(self) -> Measurement:
         """Return the measurement as measuring made it."""
-        return _measurement(self.measurement, self.facts, self.evidence)
+        return measurement_of(self.measurement, self.facts, self.evidence)
 
 
 class Entrant(_Line):
@@ -344,9 +344,10 @@ def evidence_of(measurement: Measurement) -> EvidenceText | None:
     )
 
 
-def _measurement(
+def measurement_of(
     status: Success | Failing, facts: FactsText | None, evidence: EvidenceText | None
 ) -> Measurement:
+    """Return the measurement that the three parts of a record are of."""
     compiled = None if facts is None else CompiledFacts(**facts.model_dump())
     if isinstance(status, Failing):
         kind = Failure(status.kind)

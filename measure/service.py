@@ -32,7 +32,7 @@ OnResult = Callable[[int, Measurement], None]
 class DeviceInfo:
     """What measures, for records. Versions are texts; an empty one was not to be had."""
 
-    kind: Literal["cuda", "model", "fake"]
+    kind: Literal["cuda", "model", "replay", "fake"]
     gpu_name: str
     target_name: str
     driver: str = ""

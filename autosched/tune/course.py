@@ -9,7 +9,7 @@ outcomes can go the same way again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from autosched.codegen.render import render
@@ -32,14 +32,23 @@ ABORT_FACTOR = 3.0
 REFILLS = 4
 
 
+#: Makes the program of a candidate, or gives the fingerprint of one that is known by that alone;
+#: raises IllegalStep.
+Render = Callable[[Candidate], Program | str]
+
+
 @dataclass(frozen=True)
 class Proposal:
-    """A candidate with its number in the run and its program, or why it has none."""
+    """A candidate with its number in the run and its program, or why it has none.
+
+    ``fingerprint`` is the program's, also where only that is at hand; empty where there is none.
+    """
 
     number: int
     candidate: Candidate
     program: Program | None
     refusal: Failed | None = None
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,12 +65,18 @@ class Course:
     """Asks a strategy for batches of ``batch`` candidates and tells it what came of them.
 
     Batches are whole whatever of them is measured, so that a bound on trials decides where a run
-    ends and never what is proposed before.
+    ends and never what is proposed before. ``render`` makes programs; by default the renderer.
     """
 
-    def __init__(self, workload: Workload, target: Target, strategy: Strategy, batch: int) -> None:
-        self._workload = workload
-        self._target = target
+    def __init__(
+        self,
+        workload: Workload,
+        target: Target,
+        strategy: Strategy,
+        batch: int,
+        render: Render | None = None,
+    ) -> None:
+        self._render = render or _renderer(workload, target)
         self._strategy = strategy
         self._batch = batch
         self._rounds = 0
@@ -103,14 +118,20 @@ class Course:
 
     def _admitted(self, candidate: Candidate) -> list[Proposal]:
         """Give a candidate a number and its program; drop it if the program was proposed."""
-        program, refusal = None, None
+        program, refusal, fingerprint = None, None, ""
         try:
-            program = render(self._workload, candidate.schedule, self._target)
+            rendered = self._render(candidate)
         except IllegalStep as error:
             refusal = Failed(Failure.CONSTRAINTS, str(error))
-        if program is not None:
-            if program.fingerprint in self._programs:
+        else:
+            program = rendered if isinstance(rendered, Program) else None
+            fingerprint = rendered if isinstance(rendered, str) else rendered.fingerprint
+            if fingerprint in self._programs:
                 return []
-            self._programs.add(program.fingerprint)
+            self._programs.add(fingerprint)
         self.proposed += 1
-        return [Proposal(self.proposed - 1, candidate, program, refusal)]
+        return [Proposal(self.proposed - 1, candidate, program, refusal, fingerprint)]
+
+
+def _renderer(workload: Workload, target: Target) -> Render:
+    return lambda candidate: render(workload, candidate.schedule, target)

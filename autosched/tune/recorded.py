@@ -178,7 +178,7 @@ class Passage:
 def check(batch: Batch, proposal: Proposal, record: TrialRecord) -> None:
     """Raise Diverged unless ``record`` is of ``proposal``."""
     held, proposed = record.schedule, proposal.candidate.schedule.to_data()
-    program = proposal.program.fingerprint if proposal.program else ""
+    program = proposal.fingerprint
     number = proposal.number
     if held != proposed:
         raise Diverged(number, f"the log holds {_shown(held)}; proposed is {_shown(proposed)}")

@@ -1,0 +1,70 @@
+"""From the run of a log to a landscape's file. Measures nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from autosched.landscape.form import Head, Line, Rule, SketchText
+from measure.record import FinalRecord, RunRecord, TimingText, TrialRecord
+
+
+def pack_run(
+    start: RunRecord,
+    trials: Sequence[TrialRecord],
+    final: FinalRecord | None,
+    *,
+    rule: Rule,
+    builders: int,
+    search_s: float,
+    command: str,
+) -> tuple[Head, tuple[Line, ...]]:
+    """Return head and lines of a landscape from what a run logged; ``trials`` hold one at least.
+
+    Schedules stand in the order of their trials.
+    """
+    sketches: dict[str, tuple[str, ...]] = {}
+    for trial in trials:
+        name, choices = _choices(trial)
+        sketches.setdefault(name, tuple(choices))
+    place = {name: n for n, name in enumerate(sketches)}
+    finals = {e.program: e.timing for e in final.entrants} if final else {}
+    lines = tuple(_line(trial, place, sketches, finals) for trial in trials)
+    first = trials[0]
+    head = Head(
+        spec=start.spec,
+        workload=first.workload,
+        target=start.target,
+        gpu=start.gpu,
+        rendering_version=first.rendering_version,
+        rule=rule,
+        sketches=tuple(SketchText(name=name, choices=held) for name, held in sketches.items()),
+        library=final.library if final else None,
+        builders=builders,
+        search_s=round(search_s, 3),
+        command=command,
+        provenance=first.provenance,
+    )
+    return head, lines
+
+
+def _line(
+    trial: TrialRecord,
+    place: Mapping[str, int],
+    sketches: Mapping[str, tuple[str, ...]],
+    finals: Mapping[str, TimingText | None],
+) -> Line:
+    name, choices = _choices(trial)
+    timing = finals.get(trial.program) if trial.program else None
+    return Line(
+        sketch=place[name],
+        choices=tuple(choices[choice] for choice in sketches[name]),
+        program=trial.program,
+        measurement=trial.measurement,
+        facts=trial.facts,
+        evidence=trial.evidence,
+        finals_us=timing.samples_us if timing else (),
+    )
+
+
+def _choices(trial: TrialRecord) -> tuple[str, dict[str, int]]:
+    return trial.schedule["sketch"], trial.schedule["choices"]
