@@ -253,14 +253,16 @@ def open_tuner(
     wishes: Wishes,
     resume: RecordedRun | None = None,
     crew: Crew | None = None,
+    strategy: Strategy | None = None,
 ) -> Iterator[Tuner]:
     """Yield what tunes ``task``, or goes on with the run ``resume``, its processes running.
 
-    They are those of ``crew`` where there is one, and stay with it.
+    They are those of ``crew`` where there is one, and stay with it. ``strategy`` is taken in
+    place of the one that was wished for.
 
     Raises NoSketch, NoDevice, UnknownName, ResumeRefused.
     """
-    strategy = make_strategy(task.workload, machine.target, wishes)
+    strategy = strategy or make_strategy(task.workload, machine.target, wishes)
     if resume is not None:
         _check_resume(task, machine, wishes, resume, strategy)
     predictions = None

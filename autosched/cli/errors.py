@@ -49,6 +49,8 @@ def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
     from autosched.assemble import UnknownName
     from autosched.bench.report import BadResults
     from autosched.cli.show_command import NothingLogged
+    from autosched.landscape.form import BadLandscape
+    from autosched.landscape.subspace import BadSubspace
     from autosched.spec import SpecError
     from autosched.tune.identity import ResumeRefused
     from measure.builder import BuildError
@@ -59,6 +61,8 @@ def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
 
     return (
         (SpecError, ExitCode.USAGE),
+        (BadLandscape, ExitCode.USAGE),
+        (BadSubspace, ExitCode.USAGE),
         (UnknownName, ExitCode.USAGE),
         (BadSchedule, ExitCode.USAGE),
         (IllegalStep, ExitCode.USAGE),

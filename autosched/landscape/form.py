@@ -73,13 +73,14 @@ class Head(_Part):
 
     ``library`` is the time of the library, taken in turns with the best schedules at the end;
     None where none could compute the workload. ``search_s`` is how long measuring took with
-    ``builders`` processes, in seconds.
+    ``builders`` processes, in seconds. ``device`` is "model" where times were predicted.
     """
 
     kind: Literal["landscape"] = "landscape"
     form: Literal[1] = FORM
     spec: dict[str, Any]
     workload: WorkloadText
+    device: str
     target: str
     gpu: str
     rendering_version: Count

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
 
 from autosched.landscape.form import Head, Line, Rule, SketchText
 from measure.record import FinalRecord, RunRecord, TimingText, TrialRecord
+
+#: No candidate takes this long: the run was ended in between, and resumed.
+PAUSE_S = 60.0
 
 
 def pack_run(
@@ -15,12 +20,12 @@ def pack_run(
     *,
     rule: Rule,
     builders: int,
-    search_s: float,
     command: str,
 ) -> tuple[Head, tuple[Line, ...]]:
     """Return head and lines of a landscape from what a run logged; ``trials`` hold one at least.
 
-    Schedules stand in the order of their trials.
+    Schedules stand in the order of their trials. A pause of more than ``PAUSE_S`` between two of
+    them counts as one in which nothing was measured.
     """
     sketches: dict[str, tuple[str, ...]] = {}
     for trial in trials:
@@ -33,6 +38,7 @@ def pack_run(
     head = Head(
         spec=start.spec,
         workload=first.workload,
+        device=start.device,
         target=start.target,
         gpu=start.gpu,
         rendering_version=first.rendering_version,
@@ -40,7 +46,7 @@ def pack_run(
         sketches=tuple(SketchText(name=name, choices=held) for name, held in sketches.items()),
         library=final.library if final else None,
         builders=builders,
-        search_s=round(search_s, 3),
+        search_s=round(_search_s(trials), 3),
         command=command,
         provenance=first.provenance,
     )
@@ -64,6 +70,12 @@ def _line(
         evidence=trial.evidence,
         finals_us=timing.samples_us if timing else (),
     )
+
+
+def _search_s(trials: Sequence[TrialRecord]) -> float:
+    times = sorted(datetime.fromisoformat(trial.provenance.time) for trial in trials)
+    gaps = ((b - a).total_seconds() for a, b in pairwise(times))
+    return sum(gap for gap in gaps if gap <= PAUSE_S)
 
 
 def _choices(trial: TrialRecord) -> tuple[str, dict[str, int]]:
