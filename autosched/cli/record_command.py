@@ -1,4 +1,4 @@
-"""``autosched record``: measure what many schedules of a workload do, and keep it as a landscape."""
+"""``autosched record``: measure many schedules of a workload and keep them as a landscape."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ def command(
 ) -> None:
     """Measure many schedules of every workload of SPEC... and keep all that came of them.
 
-    Half are drawn uniformly, half lie around the best so far. Searches replay the file without a GPU: tune --device replay:FILE, experiment run.
+    Half are drawn uniformly, half lie around the best so far. Searches replay the file without a
+    GPU: tune --device replay:FILE, experiment run.
     """
     names = {name for name in only.split(",") if name}
     tasks = [task for spec in specs for task in load(spec) if not names or task.id in names]
@@ -155,7 +156,7 @@ def _record(
     if result.interrupted:
         output.say(f"interrupted: {log} holds what was measured; --resume goes on")
         return False
-    head = _write(path, log, task, machine, rule)
+    head = _write(path, log, task, rule)
     held = f"{len(result.trials)} schedules, {result.stopped}"
     output.say(f"{task.id}: {held}; {path} ({path.stat().st_size} bytes)")
     if output.json:
@@ -175,7 +176,7 @@ def _strategy(task: Task, machine: Machine, rule: Rule, schedules: int) -> Strat
     return Sampling(grids, rule.seed, schedules)
 
 
-def _write(path: Path, log: Path, task: Task, machine: Machine, rule: Rule) -> form.Head:
+def _write(path: Path, log: Path, task: Task, rule: Rule) -> form.Head:
     held = [run for run in runs(read(log).records) if run.key == task.workload.key]
     last = held[-1]
     head, lines = pack_run(

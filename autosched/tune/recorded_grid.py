@@ -58,9 +58,9 @@ class RecordedGrid(Grid):
         distance[self._known == code] = np.inf
         beside = self._known[distance <= STEPS]
         if len(beside):
-            return beside
+            return np.asarray(beside)
         nearest = np.argsort(distance, kind="stable")[:NEAREST]
-        return self._known[nearest[np.isfinite(distance[nearest])]]
+        return np.asarray(self._known[nearest[np.isfinite(distance[nearest])]])
 
     def mutate(self, codes: Codes, rng: Generator) -> Codes:
         """Change one or a few choices of each and go to the nearest known code but itself."""
@@ -90,4 +90,4 @@ class RecordedGrid(Grid):
     def _distance(self, codes: Codes) -> NDArray[np.float64]:
         """Return how many steps lie between codes and known ones [codes, known]."""
         away = np.abs(self._places(codes)[:, None, :] - self._known_places[None, :, :])
-        return away.sum(axis=2).astype(np.float64)
+        return np.asarray(away.sum(axis=2), np.float64)
