@@ -17,7 +17,6 @@ from autosched.spec import SpecError, from_data
 from measure.measurement import Measurement, Timed
 from measure.record import measurement_of
 from search_space import target as targets
-from search_space.limits import violation
 from search_space.rules import NoSketch, sketches
 from search_space.sketch import Sketch
 from search_space.target import Target
@@ -118,8 +117,8 @@ def shipped(name: str) -> Path | None:
 def place(path: Path, head: Head, lines: Sequence[Line]) -> Landscape:
     """Look the schedules of a file up in today's space. Raises BadLandscape.
 
-    A schedule is left out where its sketch is gone, has other choices or other values of them,
-    or where limits refuse it now.
+    A schedule is left out where its sketch is gone, or has other choices or other values of them.
+    Limits are not asked: it was measured, whatever they hold of it now.
     """
     try:
         workload = from_data(str(path), head.spec).workload
@@ -135,20 +134,19 @@ def place(path: Path, head: Head, lines: Sequence[Line]) -> Landscape:
         now = {sketch.name: sketch for sketch in sketches(workload, target)}
     except NoSketch as error:
         raise BadLandscape(path, str(error)) from error
-    found = [_point(head, line, now, target) for line in lines]
+    found = [_point(head, line, now) for line in lines]
     points = tuple(point for point in found if point is not None)
     name = path.name.removesuffix(SUFFIX)
     return Landscape(name, head, workload, target, points, len(found) - len(points))
 
 
-def _point(head: Head, line: Line, now: Mapping[str, Sketch], target: Target) -> Point | None:
+def _point(head: Head, line: Line, now: Mapping[str, Sketch]) -> Point | None:
     named = head.sketches[line.sketch]
     sketch = now.get(named.name)
     if sketch is None or set(sketch.names) != set(named.choices):
         return None
     given = dict(zip(named.choices, line.choices, strict=True))
-    in_domain = all(given[choice.name] in choice.domain for choice in sketch.choices)
-    if not in_domain or violation(sketch, given, target) is not None:
+    if not all(given[choice.name] in choice.domain for choice in sketch.choices):
         return None
     choices = tuple(given[name] for name in sketch.names)
     outcome = measurement_of(line.measurement, line.facts, line.evidence)
