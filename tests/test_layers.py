@@ -16,10 +16,18 @@ IMPORTERS = {
     "sklearn": ("cost_model", "autosched.bench"),
     "torch": ("measure", "autosched.runtime", "autosched.bench"),
     "triton": ("measure",),
-    "pydantic": ("autosched.spec", "measure.record", "measure.log"),
+    "pydantic": (
+        "autosched.experiment",
+        "autosched.landscape",
+        "autosched.spec",
+        "measure.record",
+        "measure.log",
+    ),
     "ruamel": ("autosched.spec",),
     "click": ("autosched.cli", "autosched.bench.search_live"),
     "rich": ("autosched.cli",),
+    "matplotlib": ("autosched.experiment.drawing",),
+    "jinja2": ("autosched.experiment.report",),
 }
 
 

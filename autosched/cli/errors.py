@@ -49,6 +49,7 @@ def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
     from autosched.assemble import UnknownName
     from autosched.bench.report import BadResults
     from autosched.cli.show_command import NothingLogged
+    from autosched.experiment.error import BadFolder, MissingPackage
     from autosched.landscape.form import BadLandscape
     from autosched.landscape.subspace import BadSubspace
     from autosched.spec import SpecError
@@ -67,6 +68,8 @@ def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
         (BadSchedule, ExitCode.USAGE),
         (IllegalStep, ExitCode.USAGE),
         (BadResults, ExitCode.USAGE),
+        (BadFolder, ExitCode.USAGE),
+        (MissingPackage, ExitCode.USAGE),
         (ResumeRefused, ExitCode.USAGE),
         (NoSketch, ExitCode.NOTHING_VALID),
         (NothingLogged, ExitCode.NOTHING_VALID),

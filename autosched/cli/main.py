@@ -18,7 +18,17 @@ from autosched.cli.exit_code import ExitCode
 from autosched.cli.output import verbose_wished
 
 #: Commands in the order of a first session; each is ``command`` in the module of its name.
-COMMANDS = ("doctor", "tune", "show", "bench", "log", "replay", "record", "schema")
+COMMANDS = (
+    "doctor",
+    "tune",
+    "show",
+    "bench",
+    "log",
+    "replay",
+    "record",
+    "experiment",
+    "schema",
+)
 
 
 class Program(click.Group):

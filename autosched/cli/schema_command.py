@@ -1,4 +1,4 @@
-"""``autosched schema``: the JSON Schema of spec files, for editors."""
+"""``autosched schema``: the JSON Schema of spec and experiment files, for editors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from autosched.spec import json_schema
 
 
 @click.command("schema")
+@click.argument("of", type=click.Choice(["spec", "experiment"]), default="spec")
 @with_output
-def command(output: Output) -> None:
-    """Print the JSON Schema of spec files, by which an editor completes and checks them."""
-    output.text(json.dumps(json_schema(), indent=None if output.json else 2))
+def command(output: Output, of: str) -> None:
+    """Print the JSON Schema of spec or experiment files, by which an editor completes and checks
+    them."""
+    output.text(json.dumps(_schema(of), indent=None if output.json else 2))
+
+
+def _schema(of: str) -> object:
+    if of == "spec":
+        return json_schema()
+    # Imported where wanted: it brings what experiments need.
+    from autosched.experiment import schema
+
+    return schema.json_schema()

@@ -1,12 +1,15 @@
-"""Validation errors as one sentence with a place. Knows the schema's fields, no files."""
+"""Validation errors as one sentence with a place. Knows the schema's fields, no files.
+
+A schema other than that of specs says which model is its root, and which models its keys lead to.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from autosched.spec.document import Document, Path
@@ -14,6 +17,8 @@ from autosched.spec.error import SpecError
 from autosched.spec.inline import PER_DIMENSION
 from autosched.spec.schema import OPS, OWNERS, SpecFields
 
+#: The kind of an error whose message is the wish: what a validator of ours raises.
+WISH = "wish"
 _WISHES = {
     "int_type": "an integer",
     "float_type": "a number",
@@ -26,12 +31,17 @@ _WISHES = {
 }
 
 
-def explain(document: Document, errors: ValidationError) -> SpecError:
+def explain(
+    document: Document,
+    errors: ValidationError,
+    root: type[BaseModel] = SpecFields,
+    owners: Mapping[str | int, type[BaseModel]] = OWNERS,
+) -> SpecError:
     """Return the first error in the order of the document; unknown keys go before missing ones,
     since a key that is missing is often there, misspelt."""
     details = errors.errors(include_url=False)
     first = min(details, key=lambda d: (_RANK.get(d["type"], 1), _order(document, d)))
-    return _explain_one(document, first)
+    return _explain_one(document, first, lambda location: _known(location, root, owners))
 
 
 _RANK = {"extra_forbidden": 0, "missing": 2}
@@ -42,11 +52,15 @@ def _order(document: Document, detail: ErrorDetails) -> tuple[int, int]:
     return (place.line or 0, place.column) if place else (0, 0)
 
 
-def _explain_one(document: Document, detail: ErrorDetails) -> SpecError:
+def _explain_one(
+    document: Document, detail: ErrorDetails, known: Callable[[Path], tuple[str, ...]]
+) -> SpecError:
     location, path = detail["loc"], _path(detail["loc"])
     kind, given = detail["type"], detail["input"]
+    if path and path[-1] == "[key]":
+        return document.error(path[:-1], _fact(kind, given, detail), key=True)
     if kind == "extra_forbidden":
-        return document.error(path, unknown(str(path[-1]), _known(location)), key=True)
+        return document.error(path, unknown(str(path[-1]), known(location)), key=True)
     if kind == "missing":
         return document.error(path, "is missing")
     if kind == "union_tag_invalid":
@@ -64,6 +78,8 @@ def _fact(kind: str, given: Any, detail: ErrorDetails) -> str:
         return "says both op and expr" if "op" in given else "says neither op nor expr"
     if kind in _WISHES:
         return f"{_WISHES[kind]} is expected, not {show(given)}"
+    if kind == WISH:
+        return f"{detail['msg']} is expected, not {show(given)}"
     if kind == "literal_error":
         known = [
             word.strip("' ") for word in str(context["expected"]).replace(" or ", ",").split(",")
@@ -71,6 +87,8 @@ def _fact(kind: str, given: Any, detail: ErrorDetails) -> str:
         return f"{show(given)} is {unknown(str(given), known)}"
     if kind == "greater_than_equal":
         return f"{show(given)} is below {context['ge']}"
+    if kind == "greater_than":
+        return f"{show(given)} is not above {context['gt']}"
     if kind == "less_than_equal":
         return f"{show(given)} is past the limit of {context['le']}"
     if kind == "too_short":
@@ -110,8 +128,10 @@ def _path(location: Path) -> Path:
     return tuple(kept)
 
 
-def _known(location: Path) -> tuple[str, ...]:
-    owner: Any = SpecFields
+def _known(
+    location: Path, root: type[BaseModel], owners: Mapping[str | int, type[BaseModel]]
+) -> tuple[str, ...]:
+    owner: Any = root
     for part in location[:-1]:
-        owner = OWNERS.get(part, owner)
+        owner = owners.get(part, owner)
     return tuple(owner.model_fields)

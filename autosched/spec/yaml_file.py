@@ -6,6 +6,8 @@ refused, each with a sentence: a spec is plain data.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -43,6 +45,32 @@ def read(name: str) -> Document:
         # The parser lets such through on keys that are mappings and the like.
         raise SpecError(f"{name}:1:1: not a spec in YAML: {str(error)[:120]}") from error
     return Document(name, data, reader.keys, reader.values, tuple(text.split("\n")))
+
+
+def write(data: Any) -> str:
+    """Return plain data as the text of a file that ``read`` reads back as equal data.
+
+    Mappings stand a key a line in their order, lists of plain values on one line.
+    """
+    stream = StringIO()
+    writer = YAML()
+    writer.width = 100
+    writer.dump(_laid_out(data), stream)
+    return stream.getvalue()
+
+
+def _laid_out(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        held = CommentedMap({key: _laid_out(value) for key, value in data.items()})
+        if not held:
+            held.fa.set_flow_style()
+        return held
+    if isinstance(data, list | tuple):
+        row = CommentedSeq(map(_laid_out, data))
+        if not any(isinstance(entry, Mapping | list | tuple) for entry in data):
+            row.fa.set_flow_style()
+        return row
+    return data
 
 
 def _text(name: str) -> str:

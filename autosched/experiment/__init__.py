@@ -1,0 +1,1 @@
+"""Experiments: arms compared over recorded landscapes, from one YAML file to one folder."""

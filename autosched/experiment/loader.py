@@ -1,0 +1,410 @@
+"""From a YAML file to an experiment; every mistake is a SpecError with its place.
+
+Strategies, models and settings are looked up by name in the tables that hold them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path as FilePath
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from autosched import landscape
+from autosched.experiment.plan import Arm, Experiment, Place
+from autosched.experiment.schema import (
+    FIELDS_OF,
+    ArmFields,
+    ExperimentFields,
+    LandscapeFields,
+    ModelledFields,
+    RankingMetric,
+    SearchMetric,
+)
+from autosched.landscape.form import SUFFIX, BadLandscape
+from autosched.landscape.synthetic import synthetic
+from autosched.spec import SpecError, from_data, yaml_file
+from autosched.spec.document import Document, Path
+from autosched.spec.explain import explain, show, unknown
+from autosched.tune import strategies
+from cost_model import models
+from cost_model.settings import BadSettings
+from cost_model.settings import read as read_settings
+from measure.disk import StorageError
+from search_space import target as targets
+
+#: What an arm is where neither it nor the base says otherwise.
+DEFAULT = ArmFields(strategy="evolution", cost_model="xgboost", batch=32, prior="none")
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "search": get_args(SearchMetric),
+    "ranking": get_args(RankingMetric),
+}
+#: Stands for the strategy of an arm that ranks, and for the model of one that learns nothing.
+NONE = "none"
+#: The word that stands for every landscape that is shipped.
+SHIPPED = "shipped"
+#: What one factor may be, beside a setting of ``search`` or ``model``.
+FACTORS = ("strategy", "cost_model", "batch", "prior")
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What a command says instead of the file. None is as the file says.
+
+    ``small`` is for a quick look: two seeds, two landscapes and so few trials that every arm comes
+    to ask its model.
+    """
+
+    landscapes: tuple[str, ...] = ()
+    trials: int | None = None
+    seeds: int | None = None
+    only: tuple[str, ...] = ()
+    small: bool = False
+
+
+SMALL_TRIALS, SMALL_COUNT, SMALL_SCHEDULES, SMALL_DRAWS = 48, 2, 120, 5
+
+
+def load(name: str, overrides: Overrides | None = None) -> Experiment:
+    """Read the experiment of a file. Raises SpecError."""
+    return resolve(yaml_file.read(name), overrides or Overrides())
+
+
+def resolve(document: Document, overrides: Overrides | None = None) -> Experiment:
+    """Return the experiment that ``document`` states. Raises SpecError."""
+    wished = overrides or Overrides()
+    fields = _validated(document)
+    fields = _small(fields) if wished.small else fields
+    trials = wished.trials or fields.trials
+    reader = _Reader(document, fields, trials)
+    if fields.kind == "ranking" or fields.device == "cuda":
+        raise document.error(("kind",), "rankings, and device cuda, are not there yet")
+    arms = reader.arms()
+    known = [arm.name for arm in arms]
+    for name in wished.only:
+        if name not in known:
+            raise SpecError(f"--only {name!r}: no arm of that name: {unknown(name, known)}")
+    places = _given(wished.landscapes) if wished.landscapes else reader.places()
+    return Experiment(
+        name=fields.name,
+        question=fields.question,
+        kind=fields.kind,
+        device="replay" if wished.landscapes else fields.device,
+        target=reader.target(),
+        places=places[:SMALL_COUNT] if wished.small else places,
+        arms=tuple(arm for arm in arms if not wished.only or arm.name in wished.only),
+        seeds=tuple(fields.seeds if wished.seeds is None else range(wished.seeds)),
+        trials=trials,
+        budget_s=fields.budget_s,
+        early_stopping=fields.early_stopping,
+        checkpoints=(*(n for n in fields.checkpoints if n < trials), trials),
+        checkpoints_s=tuple(fields.checkpoints_s),
+        within=tuple(fields.within),
+        clock=fields.clock,
+        finals=fields.finals,
+        ranking=fields.ranking,
+        modelled=fields.modelled,
+        metrics=reader.metrics(),
+    )
+
+
+def _validated(document: Document) -> ExperimentFields:
+    if not isinstance(document.data, dict):
+        fact = "is empty" if document.data is None else "is no mapping"
+        raise SpecError(
+            f"{document.name}:1:1: {fact}, an experiment says 'name:', 'question:', ..."
+        )
+    try:
+        return ExperimentFields.model_validate(document.data)
+    except ValidationError as errors:
+        raise explain(document, errors, ExperimentFields, FIELDS_OF) from errors
+
+
+def _small(fields: ExperimentFields) -> ExperimentFields:
+    schedules = min(fields.modelled.schedules, SMALL_SCHEDULES)
+    return fields.model_copy(
+        update={
+            "seeds": fields.seeds[:SMALL_COUNT],
+            "trials": min(fields.trials, SMALL_TRIALS),
+            "finals": fields.finals.model_copy(update={"draws": SMALL_DRAWS}),
+            "modelled": fields.modelled.model_copy(update={"schedules": schedules}),
+        }
+    )
+
+
+class _Reader:
+    """Looks up what a validated file names."""
+
+    def __init__(self, document: Document, fields: ExperimentFields, trials: int) -> None:
+        self._document = document
+        self._fields = fields
+        self._trials = trials
+
+    def target(self) -> str | None:
+        """Return the name of the hardware data for a GPU, None for its own."""
+        name = self._fields.target
+        if name is not None and self._fields.device != "cuda":
+            raise self._error(("target",), "is for device cuda; others come with theirs")
+        if name is not None and name not in targets.names():
+            raise self._error(("target",), f"{show(name)} is {unknown(name, targets.names())}")
+        return name
+
+    def metrics(self) -> tuple[str, ...]:
+        """Return the metrics that were wished for, all of the kind by default."""
+        known = METRICS[self._fields.kind]
+        for n, metric in enumerate(self._fields.metrics):
+            if metric not in known:
+                fact = f"{show(metric)} is none of a {self._fields.kind}: {', '.join(known)}"
+                raise self._error(("metrics", n), fact)
+        return tuple(self._fields.metrics) or known
+
+    def places(self) -> tuple[Place, ...]:
+        """Return the landscapes, or the workloads."""
+        fields = self._fields
+        replayed = fields.device == "replay"
+        wanted, other = ("landscapes", "workloads")[:: 1 if replayed else -1]
+        if getattr(fields, other):
+            raise self._error((other,), f"device {fields.device} wants {wanted}, not {other}")
+        if not getattr(fields, wanted):
+            raise self._error((wanted,), f"is missing, device {fields.device} wants some")
+        if fields.kind == "ranking" and fields.device == "cuda":
+            raise self._error(
+                ("device",), "a ranking is of recorded or modelled outcomes, not cuda"
+            )
+        found = list(self._landscapes() if replayed else self._workloads())
+        names = [place.name for place, _ in found]
+        for n, (place, path) in enumerate(found):
+            if place.name in names[:n]:
+                raise self._error(path, f"{place.name!r} stands twice")
+        return tuple(place for place, _ in found)
+
+    def _workloads(self) -> Iterator[tuple[Place, Path]]:
+        for n, fields in enumerate(self._fields.workloads):
+            path = ("workloads", n)
+            if fields.id is None:
+                raise self._error(
+                    (*path, "id"), "is missing, each workload of an experiment has one"
+                )
+            spec = fields.model_dump(exclude_unset=True, exclude={"id", "source", "tags"})
+            from_data(self._document.where(path), spec)
+            yield Place(fields.id, spec=spec), path
+
+    def _landscapes(self) -> Iterator[tuple[Place, Path]]:
+        for n, wish in enumerate(self._fields.landscapes):
+            path: Path = ("landscapes", n)
+            try:
+                yield from ((place, path) for place in self._landscape(wish))
+            except _NoLandscape as error:
+                raise self._error(path, str(error)) from error
+
+    def _landscape(self, wish: str | LandscapeFields) -> Iterator[Place]:
+        if isinstance(wish, LandscapeFields):
+            beside = FilePath(self._document.name).parent
+            place = _place(str(beside / wish.file) if wish.file else wish.name)
+            if wish.sha256 is not None and place.sha256 != wish.sha256:
+                fact = (
+                    f"{wish.name}: its SHA-256 is {place.sha256[:12]}.., not {wish.sha256[:12]}.."
+                )
+                raise _NoLandscape(f"{fact}: it is not the landscape that this was run on")
+            yield replace(place, name=wish.name)
+        elif wish == SHIPPED:
+            if not landscape.names():
+                raise _NoLandscape("none are shipped")
+            yield from map(_place, landscape.names())
+        else:
+            named = wish in landscape.names() or not _is_file_name(wish)
+            yield _place(wish if named else str(FilePath(self._document.name).parent / wish))
+
+    def arms(self) -> tuple[Arm, ...]:
+        """Return the arms: those that are named, then those that vary one factor of the base."""
+        fields = self._fields
+        base = _merged(DEFAULT, fields.base)
+        found = {
+            name: self._arm(name, _merged(base, arm), ("arms", name))
+            for name, arm in fields.arms.items()
+        }
+        if not found:
+            found["base"] = self._arm("base", base, ("base",))
+        for factor, levels in fields.vary.items():
+            for name, value, path in _levels(factor, levels):
+                arm = self._arm(name, self._varied(base, factor, value, path), path)
+                if name in found:
+                    raise self._error(path, f"an arm is called {name!r} already")
+                if _same(arm) not in map(_same, found.values()):
+                    found[name] = arm
+        return tuple(found.values())
+
+    def _varied(self, base: ArmFields, factor: str, value: Any, path: Path) -> ArmFields:
+        part, _, setting = factor.partition(".")
+        if part in ("search", "model") and setting:
+            given: Any = {part: {setting: value}}
+            return _merged(base, ArmFields(**given))
+        if factor in FACTORS:
+            try:
+                return _merged(base, ArmFields(**{factor: value}))
+            except ValidationError as errors:
+                detail = errors.errors()[0]["msg"]
+                raise self._error(path, f"{show(value)}: {detail.lower()}") from errors
+        known = (*FACTORS, "search.NAME", "model.NAME")
+        raise self._error(("vary", factor), unknown(factor, known), key=True)
+
+    def _arm(self, name: str, fields: ArmFields, path: Path) -> Arm:
+        strategy, search = NONE, dict[str, Any]()
+        if self._fields.kind == "search":
+            strategy = str(fields.strategy)
+            search = self._search(fields, strategy, path)
+        model, settings = NONE, dict[str, Any]()
+        if strategy == NONE or strategies.learns(strategy):
+            model = str(fields.cost_model)
+            settings = self._model(fields, model, path)
+        return Arm(
+            name=name,
+            strategy=strategy,
+            search=search,
+            cost_model=model,
+            model=settings,
+            batch=fields.batch or 32,
+            prior=fields.prior or "none",
+        )
+
+    def _search(self, fields: ArmFields, strategy: str, path: Path) -> dict[str, Any]:
+        known = strategies.names()
+        if strategy not in known:
+            raise self._unknown(path, "strategy", strategy, known)
+        kind = strategies.settings_of(strategy)
+        given = dict(fields.search)
+        if "horizon" in kind.__dataclass_fields__:
+            given.setdefault("horizon", self._trials)
+        try:
+            return _plain(asdict(read_settings(kind, given)))
+        except BadSettings as error:
+            raise self._setting((*path, "search"), error) from error
+
+    def _model(self, fields: ArmFields, model: str, path: Path) -> dict[str, Any]:
+        if model not in models.NAMES:
+            raise self._unknown(path, "cost_model", model, models.NAMES)
+        kind: Any = models.settings_of(model)
+        try:
+            return _plain(asdict(read_settings(kind, fields.model)))
+        except BadSettings as error:
+            raise self._setting((*path, "model"), error) from error
+
+    def _unknown(self, path: Path, what: str, given: str, known: tuple[str, ...]) -> SpecError:
+        return self._error(
+            self._written((*path, what)), f"{show(given)} is {unknown(given, known)}"
+        )
+
+    def _setting(self, path: Path, error: BadSettings) -> SpecError:
+        """Return the error of a setting, which names it where no key does."""
+        fact = f"{error.name} is {error.wish}, not {error.fact}"
+        return self._error(self._written((*path, error.name)), fact)
+
+    def _written(self, path: Path) -> Path:
+        """Return where what an arm is refused for is written: in the arm, or in the base."""
+        if path[0] == "vary":
+            return path[:3]
+        in_base = ("base", *path[2:])
+        if path[0] == "arms" and path not in self._document.keys and in_base in self._document.keys:
+            return in_base
+        return path
+
+    def _error(self, path: Path, fact: str, *, key: bool = False) -> SpecError:
+        return self._document.error(path, fact, key=key)
+
+
+class _NoLandscape(ValueError):
+    """A landscape that cannot be had; the message says why."""
+
+
+def _given(names: tuple[str, ...]) -> tuple[Place, ...]:
+    try:
+        return tuple(map(_place, names))
+    except _NoLandscape as error:
+        raise SpecError(f"--landscape: {error}") from error
+
+
+def _is_file_name(name: str) -> bool:
+    return name != FilePath(name).name or name.endswith(SUFFIX)
+
+
+def _place(name: str) -> Place:
+    """Return the place of a landscape by its name or file. Raises _NoLandscape."""
+    shipped = landscape.shipped(name)
+    path = shipped or FilePath(name)
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        if _is_file_name(name):
+            raise _NoLandscape(f"{name}: no such file") from None
+        raise _NoLandscape(f"{show(name)} is {unknown(name, landscape.names())}") from None
+    title = path.name.removesuffix(SUFFIX)
+    return Place(title, "" if shipped else str(path.resolve()), digest)
+
+
+def make_landscape(place: Place, plan: ModelledFields) -> landscape.Landscape:
+    """Return a made-up landscape of the workload of ``place``. Raises NoSketch."""
+    head, lines = synthetic(place.spec or {}, plan.schedules, most_sketches=plan.sketches)
+    return landscape.place(FilePath(place.name), head, lines)
+
+
+def open_landscape(place: Place) -> landscape.Landscape:
+    """Return the landscape of ``place``. Raises SpecError where it is none, or another by now."""
+    path = FilePath(place.file) if place.file else landscape.shipped(place.name)
+    if path is None:
+        raise SpecError(f"{place.name}: no landscape of that name is shipped")
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        if digest != place.sha256:
+            raise SpecError(f"{path}: was changed while the experiment ran")
+        return replace(landscape.load(path), name=place.name)
+    except BadLandscape as error:
+        raise SpecError(str(error)) from error
+    except OSError as error:
+        raise StorageError(path, "cannot be read", error) from error
+
+
+def _merged(base: ArmFields, arm: ArmFields) -> ArmFields:
+    """Return ``arm`` with what it leaves open taken from ``base``.
+
+    Settings are taken over only where they are of the same strategy or model.
+    """
+    same_search = arm.strategy in (None, base.strategy)
+    same_model = arm.cost_model in (None, base.cost_model)
+    return ArmFields(
+        strategy=arm.strategy or base.strategy,
+        search={**(base.search if same_search else {}), **arm.search},
+        cost_model=arm.cost_model or base.cost_model,
+        model={**(base.model if same_model else {}), **arm.model},
+        batch=arm.batch or base.batch,
+        prior=arm.prior or base.prior,
+    )
+
+
+def _levels(factor: str, levels: Any) -> Iterator[tuple[str, Any, Path]]:
+    """Yield the name of each arm of a factor, its value and where it is written."""
+    if isinstance(levels, dict):
+        yield from ((str(name), value, ("vary", factor, name)) for name, value in levels.items())
+        return
+    short = factor.rpartition(".")[2]
+    for n, value in enumerate(levels):
+        yield f"{short}={_word(value)}", value, ("vary", factor, n)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "+".join(map(_word, value)) or "none"
+    return "none" if value is None else str(value)
+
+
+def _same(arm: Arm) -> tuple[Any, ...]:
+    held = arm.to_data()
+    return tuple(sorted((name, repr(value)) for name, value in held.items()))
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: list(v) if isinstance(v, tuple) else v for n, v in settings.items()}
