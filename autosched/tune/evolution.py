@@ -18,22 +18,20 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from autosched.tune.candidate import Candidate, Key, text_of
-from autosched.tune.gain import Gain
 from autosched.tune.grid import Codes, Grid
+from autosched.tune.history import History
+from autosched.tune.learner import Learner
 from autosched.tune.population import Breeding, Moves, Population, Score, breed, scored
 from autosched.tune.settings import check, share, whole
 from autosched.tune.shortlist import Analytic, best_of_sketches, shortlist
 from autosched.tune.space import Place, Space, codes_of
 from autosched.tune.strategy import Told
-from cost_model.dataset import Observation, build
 from cost_model.model import CostModel
 from search_space.sketch import Sketch
 from search_space.target import Target
 
 #: The analytic model's best block shapes that are kept of every sketch to seed populations with.
 SHORTLIST = 64
-#: The first batches are asked for before any outcome is known.
-BLIND = 2
 
 #: What the first batches hold beside random draws: nothing; the analytic model's best; the best of
 #: the nearest workloads of earlier runs; both. Where the analytic model is not named, the search
@@ -111,16 +109,13 @@ class EvolutionSearch:
     ) -> None:
         self._grids = tuple(grids)
         self._space = Space(grids)
-        self._target = target
-        self._model = model
+        self._learner = Learner(model, target)
+        self._history = History()
         self._seed = seed
         self._wish = settings or EvolutionSettings()
         self._nearest = tuple(nearest) if self._wish.first in ("nearest", "all") else ()
         self._analytic = Analytic(target)
         self._asked = 0
-        self._stale = False
-        self._told: list[Told] = []
-        self._gain = Gain()
         self._shortlist: Population | None = None
         if self._wish.asks_analytic:
             rng = np.random.default_rng([seed])
@@ -136,35 +131,22 @@ class EvolutionSearch:
         """The other arguments."""
         return {
             "seed": self._seed,
-            "cost_model": self._model.name,
-            **{f"model_{name}": value for name, value in self._model.settings.items()},
+            **self._learner.settings,
             **asdict(self._wish),
             "nearest_best": [text_of(key) for key in self._nearest],
         }
 
     def tell(self, told: Sequence[Told]) -> None:
         """Remember what came of candidates; the model is fitted when next asked."""
-        self._told += told
-        self._stale = self._stale or bool(told)
-        for one in told:
-            self._gain.enter(one.measurement)
+        self._history.enter(told)
 
     def ask(self, count: int) -> list[Candidate]:
         """Return up to ``count`` legal candidates, best predicted first within their origin."""
         rng = np.random.default_rng([self._seed, self._asked])
         self._asked += 1
-        if self._stale:
-            self._fit()
-        blind = not self._told and self._asked <= BLIND
-        found = self._first(count, rng) if blind else self._later(count, rng)
+        self._learner.learn(self._history.told)
+        found = self._later(count, rng) if len(self._history) else self._first(count, rng)
         return found + self._random(count - len(found), rng, 1)
-
-    def _fit(self) -> None:
-        told = (
-            Observation(t.candidate.sketch, t.candidate.choices, t.latency_us) for t in self._told
-        )
-        self._model.fit(build(told, self._target))
-        self._stale = False
 
     def _first(self, count: int, rng: Generator) -> list[Candidate]:
         found = self._from_elsewhere(math.ceil(count * self._wish.nearest))
@@ -189,14 +171,14 @@ class EvolutionSearch:
         breeding = self._wish.breeding
         if self._stuck:
             breeding = replace(breeding, times=2)
-        population = breed(self._parents(rng), self._grids, self._score, breeding, rng)
+        population = breed(self._parents(rng), self._grids, self._learner.score, breeding, rng)
         found += self._space.take(population, count - spared - len(found), "evolution", most)
         return found + self._space.take(population, count - spared - len(found), "evolution")
 
     @property
     def _stuck(self) -> bool:
         after = self._wish.restart_after
-        return after is not None and self._gain.since >= after
+        return after is not None and self._history.since_gain >= after
 
     def _polish_share(self, count: int) -> int:
         wish = self._wish
@@ -205,9 +187,9 @@ class EvolutionSearch:
 
     def _beside_best(self) -> Population:
         """Return the neighbours of the best measured candidates, scored, best first."""
-        centres = [self._space.place(t.candidate) for t in self._best_told(self._wish.polished)]
+        centres = [self._space.place(t.candidate) for t in self._history.best(self._wish.polished)]
         near = [(n, code) for n, at in centres for code in self._grids[n].neighbours(at).tolist()]
-        return self._scored(codes_of(near, len(self._grids)), self._score).ranked
+        return self._scored(codes_of(near, len(self._grids)), self._learner.score).ranked
 
     def _parents(self, rng: Generator) -> Population:
         """Return the best measured, the analytic shortlist and random draws, scored."""
@@ -215,37 +197,47 @@ class EvolutionSearch:
         fresh = self._wish.population // (share * len(self._grids)) + 1
         best: list[Place] = []
         if not self._stuck:
-            best = [self._space.place(t.candidate) for t in self._best_told(self._wish.parents)]
+            best = [self._space.place(t.candidate) for t in self._history.best(self._wish.parents)]
             best += [] if self._shortlist is None else self._shortlist.places
         known = codes_of(best, len(self._grids))
         drawn = [grid.random(fresh, rng) for grid in self._grids]
         codes = [np.concatenate(held) for held in zip(known, drawn, strict=True)]
-        return self._scored(codes, self._score)
-
-    def _best_told(self, count: int) -> list[Told]:
-        timed = [t for t in self._told if t.latency_us is not None]
-        return sorted(timed, key=lambda t: (t.latency_us, t.candidate.key))[:count]
+        return self._scored(codes, self._learner.score)
 
     def _random(self, count: int, rng: Generator, drawn: int) -> list[Candidate]:
         """Propose random candidates, each the best of ``drawn`` of one sketch."""
+        groups = self._groups(count, rng, drawn) if drawn > 1 else []
         found: list[Candidate] = []
-        for n in rng.integers(0, len(self._grids), 2 * max(count, 0)).tolist():
-            if len(found) >= count:
-                break
-            held: list[Codes] = [np.zeros(0, np.int64) for _ in self._grids]
-            held[n] = self._grids[n].random(drawn, rng)
-            found += self._space.take(self._scored(held, self._known).ranked, 1, "random")
-        missing = self._space.draw(count - len(found), rng) if len(found) < count else []
-        return found + self._space.propose(missing, "random")
+        for group in groups:
+            if len(found) < count:
+                found += self._space.take(group, 1, "random")
+        if len(found) >= count:
+            return found
+        places = self._space.draw(count - len(found), rng)
+        left = self._scored(codes_of(places, len(self._grids)), self._known)
+        return found + self._space.take(left.ranked, count - len(found), "random")
+
+    def _groups(self, count: int, rng: Generator, drawn: int) -> list[Population]:
+        """Return draws of ``drawn`` of one sketch each, best first."""
+        order = rng.integers(0, len(self._grids), 2 * max(count, 0)).tolist()
+        held = [(n, self._grids[n].random(drawn, rng)) for n in order]
+        places = [(n, code) for n, codes in held for code in codes.tolist()]
+        every = self._scored(codes_of(places, len(self._grids)), self._known)
+        score = dict(zip(every.places, every.scores.tolist(), strict=True))
+        return [
+            Population(
+                np.full(len(codes), n, np.int64),
+                codes,
+                np.array([score[n, code] for code in codes.tolist()]),
+            ).ranked
+            for n, codes in held
+        ]
 
     def _scored(self, codes: Sequence[Codes], score: Score) -> Population:
         return scored(self._grids, codes, score)
 
-    def _score(self, grid: Grid, codes: Codes) -> NDArray[np.float64]:
-        return self._model.score(grid.sketch, grid.values(codes), self._target)
-
     def _known(self, grid: Grid, codes: Codes) -> NDArray[np.float64]:
         """Score by what is known so far: the model once it is fitted, the analytic one before."""
-        if self._told:
-            return self._score(grid, codes)
+        if len(self._history):
+            return self._learner.score(grid, codes)
         return self._analytic(grid, codes) if self._wish.asks_analytic else np.zeros(len(codes))

@@ -8,6 +8,7 @@ sets of candidates are sets of integers. Knows no scores. The moves are those of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.random import Generator
@@ -86,8 +87,7 @@ class Grid:
         found = drawn[np.sort(first)][:count]
         if len(found) or not count:
             return found
-        smallest = smallest_choices(self.sketch, self._target)
-        return np.array([] if smallest is None else [self.code(smallest)], np.int64)
+        return self._smallest
 
     def mutate(self, codes: Codes, rng: Generator) -> Codes:
         """Change one or a few choices of each, mostly to a neighbour; parents where illegal."""
@@ -119,6 +119,12 @@ class Grid:
             if 0 <= at + step < size
         ]
         return self.legal(np.array(beside, np.int64))
+
+    @cached_property
+    def _smallest(self) -> Codes:
+        """The first legal code counting up from the smallest values, if there is one."""
+        smallest = smallest_choices(self.sketch, self._target)
+        return np.array([] if smallest is None else [self.code(smallest)], np.int64)
 
     def _places(self, codes: Codes) -> NDArray[np.int64]:
         return np.asarray(codes[:, None] // self._radix % self._sizes)

@@ -46,6 +46,17 @@ class Population:
         """The index of the grid and the code of each."""
         return list(zip(self.grids.tolist(), self.codes.tolist(), strict=True))
 
+    @property
+    def different(self) -> Population:
+        """The same without repetitions; of equal ones the first stays."""
+        held = np.stack([self.grids, self.codes], axis=1)
+        _, first = np.unique(held, axis=0, return_index=True)
+        return self.take(np.sort(first))
+
+    def first(self, count: int) -> Population:
+        """Return the first ``count``, or all if there are fewer."""
+        return self.take(np.arange(min(count, len(self))))
+
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Population:
         """Return the rows picked by index or mask."""
         return Population(self.grids[rows], self.codes[rows], self.scores[rows])
@@ -111,7 +122,7 @@ def breed(
         children = _children(population, grids, breeding, rng)
         known = [population.codes[population.grids == n] for n in range(len(grids))]
         new = [np.setdiff1d(c, k) for c, k in zip(children, known, strict=True)]
-        population = _survivors(_join(population, scored(grids, new, score)), len(grids), size)
+        population = _survivors(join(population, scored(grids, new, score)), len(grids), size)
     return population.ranked
 
 
@@ -139,7 +150,8 @@ def _tournament(population: Population, count: int, rng: Generator) -> NDArray[n
     return np.where(population.scores[a] >= population.scores[b], a, b)
 
 
-def _join(a: Population, b: Population) -> Population:
+def join(a: Population, b: Population) -> Population:
+    """Return both, one after the other."""
     return Population(
         np.concatenate([a.grids, b.grids]),
         np.concatenate([a.codes, b.codes]),

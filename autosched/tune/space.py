@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import contains
@@ -21,6 +22,8 @@ TURNS = 4
 
 #: The index of a grid, and a code of it.
 Place = tuple[int, int]
+#: A sketch's name and the choices that are BLOCK, 0 where one is not open.
+Block = tuple[str, tuple[int, ...]]
 
 
 class Space:
@@ -64,15 +67,17 @@ class Space:
         """Whether the schedule at ``place`` was not proposed yet."""
         return place not in self._proposed
 
-    def propose(self, places: Iterable[Place], origin: Origin) -> list[Candidate]:
-        """Return the candidates at ``places`` that are new, without a score."""
+    def propose(
+        self, places: Iterable[Place], origin: Origin, score: float = 0.0
+    ) -> list[Candidate]:
+        """Return the candidates at ``places`` that are new, all with the same score."""
         found: list[Candidate] = []
         for place in places:
             if place not in self._proposed:
                 self._proposed.add(place)
                 n, code = place
                 grid = self.grids[n]
-                found.append(Candidate(grid.sketch, grid.choices(code), 0.0, origin))
+                found.append(Candidate(grid.sketch, grid.choices(code), score, origin))
         return found
 
     def take(
@@ -89,25 +94,28 @@ class Space:
         towards that bound already.
         """
         found: list[Candidate] = []
-        blocks: dict[tuple[object, ...], int] = {}
-        for candidate in alike:
-            blocks[_block(candidate)] = blocks.get(_block(candidate), 0) + 1
-        for n, code, score in zip(
-            ranked.grids.tolist(), ranked.codes.tolist(), ranked.scores.tolist(), strict=True
-        ):
+        seen = Counter(_block(candidate) for candidate in alike)
+        blocks = self._blocks(ranked) if most_alike is not None else None
+        for row, place in enumerate(ranked.places):
             if len(found) >= count:
                 break
-            if not self.is_new((n, code)):
+            if place in self._proposed:
                 continue
-            grid = self.grids[n]
-            candidate = Candidate(grid.sketch, grid.choices(code), score, origin)
-            seen = blocks.get(_block(candidate), 0)
-            if most_alike is not None and seen >= most_alike:
-                continue
-            blocks[_block(candidate)] = seen + 1
-            self._proposed.add((n, code))
-            found.append(candidate)
+            if blocks is not None and most_alike is not None:
+                if seen[blocks[row]] >= most_alike:
+                    continue
+                seen[blocks[row]] += 1
+            found += self.propose([place], origin, float(ranked.scores[row]))
         return found
+
+    def _blocks(self, population: Population) -> list[Block]:
+        """Return sketch and block of each candidate."""
+        held = np.zeros((len(population), len(BLOCK)), np.int64)
+        for n, grid in enumerate(self.grids):
+            here = population.grids == n
+            held[here] = grid.values_of(population.codes[here], BLOCK)
+        names = [self.grids[n].sketch.name for n in population.grids.tolist()]
+        return list(zip(names, map(tuple, held.tolist()), strict=True))
 
     def draw(self, count: int, rng: Generator) -> list[Place]:
         """Return up to ``count`` different legal places that are new: a grid is drawn uniformly,
@@ -162,6 +170,6 @@ def _place(row: NDArray[np.int64]) -> Place:
     return int(row[0]), int(row[1])
 
 
-def _block(candidate: Candidate) -> tuple[object, ...]:
+def _block(candidate: Candidate) -> Block:
     held = candidate.choices
-    return (candidate.sketch.name, *(held.get(name, 1) for name in BLOCK))
+    return candidate.sketch.name, tuple(held.get(name, 0) for name in BLOCK)

@@ -6,8 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autosched.tune.analytic_search import AnalyticSearch, AnalyticSettings
+from autosched.tune.annealing import AnnealingSearch, AnnealingSettings
+from autosched.tune.ansor import AnsorSearch, AnsorSettings
 from autosched.tune.candidate import Key
 from autosched.tune.evolution import EvolutionSearch, EvolutionSettings
+from autosched.tune.exhaustive import ExhaustiveSearch, ExhaustiveSettings
+from autosched.tune.forest import ForestSearch, ForestSettings
+from autosched.tune.genetic import GeneticSearch, GeneticSettings
 from autosched.tune.grid import Grid
 from autosched.tune.random_search import RandomSearch, RandomSettings
 from autosched.tune.strategy import Strategy
@@ -50,6 +56,18 @@ TABLE: Mapping[str, Entry] = {
         learns=True,
     ),
     "random": Entry(RandomSettings, lambda g, s: RandomSearch(g.grids, g.seed, s)),
+    "genetic": Entry(GeneticSettings, lambda g, s: GeneticSearch(g.grids, g.seed, s)),
+    "forest": Entry(ForestSettings, lambda g, s: ForestSearch(g.grids, g.seed, s)),
+    "ansor": Entry(
+        AnsorSettings, lambda g, s: AnsorSearch(g.grids, g.target, g.learner, g.seed, s), True
+    ),
+    "annealing": Entry(
+        AnnealingSettings,
+        lambda g, s: AnnealingSearch(g.grids, g.target, g.learner, g.seed, s),
+        learns=True,
+    ),
+    "analytic": Entry(AnalyticSettings, lambda g, s: AnalyticSearch(g.grids, g.target, g.seed, s)),
+    "exhaustive": Entry(ExhaustiveSettings, lambda g, s: ExhaustiveSearch(g.grids, s)),
 }
 
 
