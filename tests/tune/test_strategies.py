@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autosched.landscape.landscape import place
+from autosched.landscape.synthetic import synthetic
 from autosched.te.operators import matmul
 from autosched.tune import grid as grid_module
 from autosched.tune import strategies
@@ -18,6 +21,7 @@ from autosched.tune.candidate import Candidate, Key
 from autosched.tune.evolution import EvolutionSettings
 from autosched.tune.genetic import GeneticSettings
 from autosched.tune.grid import Grid
+from autosched.tune.recorded_grid import RecordedGrid
 from autosched.tune.strategy import Strategy, Told
 from cost_model import models
 from cost_model.settings import BadSettings
@@ -108,6 +112,15 @@ def test_a_small_space_is_proposed_whole_and_then_nothing(
     assert len({candidate.key for candidate in found}) == len(found) == LEGAL > 100
     assert strategy.ask(8) == []
     assert strategy.ask(0) == []
+
+
+@pytest.mark.parametrize(("name", "held"), CASES, ids=IDS)
+def test_a_landscape_is_proposed_whole_and_nothing_else(name: str, held: dict[str, Any]) -> None:
+    spec = {"op": "matmul", "m": 256, "n": 512, "k": 1024, "dtype": "float16"}
+    landscape = place(Path("made-up"), *synthetic(spec, 60, most_sketches=3))
+    strategy = make(name, held, RecordedGrid.all_of(landscape))
+    found = [candidate.key for candidate in search(strategy, [16] * 6)]
+    assert sorted(found) == sorted(landscape.by_key)
 
 
 @pytest.mark.parametrize(("name", "held"), CASES, ids=IDS)
