@@ -13,7 +13,7 @@ PACKAGES = ("autosched", "cost_model", "measure", "search_space")
 #: Which modules may import a library, by prefix of their dotted names.
 IMPORTERS = {
     "xgboost": ("cost_model.xgboost_model",),
-    "sklearn": ("cost_model", "autosched.bench"),
+    "sklearn": ("cost_model", "autosched.bench", "autosched.tune.forest"),
     "torch": ("measure", "autosched.runtime", "autosched.bench"),
     "triton": ("measure",),
     "pydantic": (
