@@ -39,6 +39,10 @@ class BadSettings(ValueError):
         self.name, self.wish, self.fact = name, wish, fact
 
 
+class BadPrior(ValueError):
+    """A file that holds no sound prior, or rows that make none."""
+
+
 @dataclass(frozen=True)
 class NoSettings:
     """The settings of what has none."""

@@ -8,7 +8,7 @@ features too, so that trees can undo them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from cost_model.dataset import Dataset, analytic_column, joined
 from cost_model.features import features, kept, schema_hash
+from cost_model.gate import Predict, earns_its_place
 from cost_model.objective import PARAMETERS, Scale, labels, margins, scale_of, scores
 from cost_model.settings import RANKING, ModelSettings
 from search_space.sketch import Sketch
@@ -53,8 +54,11 @@ FEWEST_OUTCOMES = 2
 FROZEN_ROWS = 32
 #: A candidate is never held to be less likely to work than this: log of it bounds the penalty.
 LEAST_VALIDITY = 0.02
-#: Told rows that halve what a prior counts for as a start (AutoTVM's rule).
-HALVED_BY = 64
+#: Told rows that halve what a prior counts for as a start (AutoTVM's rule), and the share below
+#: which it counts for nothing.
+HALVED_BY, LEAST_SHARE = 64, 0.05
+#: Told rows from which on a prior must earn its place, and trees that judge it.
+GATED_ROWS, GATE_ROUNDS = 32, 40
 
 
 class Prior(Protocol):
@@ -63,6 +67,10 @@ class Prior(Protocol):
     @property
     def dataset(self) -> Dataset:
         """Their rows."""
+
+    @property
+    def digest(self) -> str:
+        """What tells it from others."""
 
     def log_efficiency(self, table: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return predictions [rows] for a table of features."""
@@ -111,22 +119,43 @@ class XGBoostModel:
         self._threads = threads
         self._columns = kept(self._held.dropped)
         self._fitted_rows = 0
+        self._bags: list[Any] = []
         self._forget()
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """All that fitting depends on beside rows and the prior, as plain data."""
-        return self._held.to_data()
+        """All that fitting depends on beside rows, as plain data; of a prior its digest."""
+        prior = {"prior": self._prior.digest} if self._prior else {}
+        return {**self._held.to_data(), **prior}
+
+    @property
+    def grown(self) -> list[bytes]:
+        """The trees of each bag, as bytes."""
+        return [bytes(bag.save_raw("ubj")) for bag in self._bags]
+
+    def restore(self, dataset: Dataset, grown: Sequence[bytes]) -> None:
+        """Become what fitting to ``dataset`` made before, of the trees that it had grown then.
+        Of failures nothing is said."""
+        self._forget()
+        told = dataset.take(dataset.valid & np.isfinite(dataset.analytic))
+        self._rows(told)
+        self._bags += [_restored(trees) for trees in grown]
 
     @property
     def trees(self) -> int:
         """How many boosting rounds each bag holds."""
         return self._bags[0].num_boosted_rounds() if self._bags else 0
 
+    @property
+    def _is_prior_alone(self) -> bool:
+        """Whether all that is learnt is where the prior's predictions lie."""
+        started = self._prior is not None and self._held.transfer in ("margin", "gated")
+        return started and self._held.update == "frozen"
+
     def _forget(self) -> None:
         self._scales: dict[str, Scale] = {}
-        self._discount = 1.0
-        self._bags: list[Any] = []
+        self._discount = 1.0 if self._held.transfer in ("margin", "gated") else 0.0
+        self._bags = []
         self._validity: Any = None
 
     def fit(self, dataset: Dataset) -> None:
@@ -141,8 +170,9 @@ class XGBoostModel:
         self._forget()
         self._fitted_rows = len(dataset)
         valid = dataset.valid & np.isfinite(dataset.analytic)
-        self._discount = self._prior_share(int(valid.sum()))
-        self._fit_times(dataset.take(valid), before)
+        told = dataset.take(valid)
+        self._discount = self._prior_share(told)
+        self._fit_times(told, before)
         self._fit_validity(dataset)
 
     def predict(self, sketch: Sketch, matrix: NDArray[np.int64], target: Target) -> Prediction:
@@ -153,7 +183,8 @@ class XGBoostModel:
     def predict_table(self, table: NDArray[np.float32], workload: str) -> Prediction:
         """Return what is expected of rows of features, all of the workload with that key."""
         objective, scale = self._held.objective, self._scale(workload)
-        start = margins(objective, self._start(table, analytic_column(table)), scale)
+        start = self._start(table, analytic_column(table), self._discount)
+        start = margins(objective, start, scale)
         seen = _finite_or_missing(table[:, self._columns])
         raw = np.array([_margin(bag, seen, start) for bag in self._bags] or [start], np.float64)
         validity = np.ones(len(table))
@@ -169,31 +200,62 @@ class XGBoostModel:
         """Return ``mean + optimism * std + log(validity)`` [candidates]."""
         if not len(matrix):
             return np.zeros(0)
-        expected = self.predict(sketch, matrix, target)
+        return self.score_table(features(sketch, matrix, target), sketch.workload.key)
+
+    def score_table(self, table: NDArray[np.float32], workload: str) -> NDArray[np.float64]:
+        """Return the scores of rows of features, all of the workload with that key."""
+        expected = self.predict_table(table, workload)
         penalty = np.log(np.maximum(expected.validity, LEAST_VALIDITY))
         return np.asarray(expected.mean + self._held.optimism * expected.std + penalty)
 
     def _is_due(self, dataset: Dataset) -> bool:
         """Whether the rows are worth training anew."""
         held, rows = self._held, len(dataset)
-        if held.update == "frozen":
+        if held.update == "frozen" and not self._is_prior_alone:
             return not self._bags and int(dataset.valid.sum()) >= FROZEN_ROWS
         grown = rows >= (1 + held.retrain_growth) * self._fitted_rows
         return rows < held.retrain_below or rows < self._fitted_rows or grown
 
-    def _prior_share(self, rows: int) -> float:
+    def _prior_share(self, told: Dataset) -> float:
+        """Return what the prior counts for as a start: less with every told row, and nothing
+        where, from ``GATED_ROWS`` on, trees that start without it order left-out rows better."""
         if self._prior is None or self._held.transfer == "pooled":
             return 0.0
-        return float(2.0 ** (-rows / HALVED_BY))
+        share = 1.0 if self._is_prior_alone else float(2.0 ** (-len(told) / HALVED_BY))
+        if share < LEAST_SHARE:
+            return 0.0
+        if self._held.transfer != "gated" or len(told) < GATED_ROWS:
+            return share
+        with_it, without = (self._predictor(told, held) for held in (share, 0.0))
+        earned = earns_its_place(told.features, told.log_efficiency, with_it, without)
+        return share if earned else 0.0
+
+    def _predictor(self, told: Dataset, share: float) -> Predict:
+        """Return what predicts all of ``told`` by a few trees grown of some of its rows."""
+        start = self._start(told.features, told.analytic, share)
+        table = _finite_or_missing(told.features[:, self._columns])
+
+        def predict(rows: NDArray[np.bool_]) -> NDArray[np.float64]:
+            begun = start + float(np.median((told.log_efficiency - start)[rows]))
+            if rows.sum() < FEWEST_ROWS:
+                return begun
+            data = _matrix(table[rows], told.log_efficiency[rows], begun[rows])
+            params = {**TREES, **PARAMETERS["log_efficiency"], "seed": self._seed}
+            size = {"max_depth": self._held.depth, "eta": self._held.eta}
+            bag = _train(data, {**params, **size}, GATE_ROUNDS, None)
+            return np.asarray(_margin(bag, table, begun), np.float64)
+
+        return predict
 
     def _start(
-        self, table: NDArray[np.float32], analytic: NDArray[np.float64]
+        self, table: NDArray[np.float32], analytic: NDArray[np.float64], share: float
     ) -> NDArray[np.float64]:
-        """Return what is known before any row [rows], on the scale of log efficiency."""
+        """Return what is known before any row [rows], on the scale of log efficiency: ``share``
+        of it is the prior's."""
         own = analytic if self._held.residual else np.zeros(len(table))
-        if self._prior is None or self._held.transfer == "pooled" or not self._discount:
+        if self._prior is None or not share:
             return own
-        return own + self._discount * (self._prior.log_efficiency(table) - own)
+        return own + share * (self._prior.log_efficiency(table) - own)
 
     def _scale(self, workload: str) -> Scale:
         """Return the scale of a workload; for one that was not told, that between all others."""
@@ -211,7 +273,7 @@ class XGBoostModel:
         if not len(told):
             return
         rows = self._rows(told)
-        if len(told) < FEWEST_ROWS:
+        if len(told) < FEWEST_ROWS or self._is_prior_alone:
             return
         grown = before if self._held.update == "appended" else []
         bags = range(self._held.bags)
@@ -222,7 +284,7 @@ class XGBoostModel:
     def _rows(self, told: Dataset) -> _Rows:
         """Return rows for trees, and remember the scale of every workload."""
         held, groups = self._held, told.groups
-        start = self._start(told.features, told.analytic)
+        start = self._start(told.features, told.analytic, self._discount)
         wanted, begun = np.zeros(len(told)), np.zeros(len(told))
         throughput = np.ones(len(told))
         for number, key in enumerate(dict.fromkeys(told.workloads)):
@@ -301,3 +363,12 @@ def _margin(bag: Any, table: NDArray[np.float32], begun: NDArray[np.float64]) ->
 
 def _finite_or_missing(table: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.where(np.isfinite(table), table, np.float32(np.nan))
+
+
+def _restored(trees: bytes) -> Any:
+    return xgboost.Booster(params={"nthread": 1}, model_file=bytearray(trees))
+
+
+def learner_version() -> str:
+    """Return the version of xgboost."""
+    return str(xgboost.__version__)

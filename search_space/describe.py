@@ -7,10 +7,12 @@ search made, and what features say of choices can be held against the nest they 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from search_space import access
+from search_space.expr import reads
 from search_space.nest import Nest, Via
 from search_space.rules.box import Boxes, box_structure, boxes_of
 from search_space.rules.flat import flat_structure, flats_of
@@ -56,6 +58,7 @@ def describe(workload: Workload, nests: Sequence[Nest]) -> Description | None:
         registers=nest.registers,
         pack_a=roles.a.tensor in nest.packed.values(),
         pack_b=roles.b.tensor in nest.packed.values(),
+        turned=tuple(_turned(nest, blocks)),
         peel=_rest(nest, nests[1:], blocks),
         kind=_kind(nest, blocks, boxes),
     )
@@ -100,6 +103,16 @@ def _load(nest: Nest, tensor: str) -> Via:
         if nest.packed.get(stored, stored) == tensor:
             return via
     return "pointer"
+
+
+def _turned(nest: Nest, blocks: Blocking) -> Iterator[Literal["a", "b"]]:
+    """Yield the operands whose packed copies have M or N along their rows."""
+    copies = {original: copy for copy, original in nest.packed.items()}
+    rows = {read.tensor: read.index[-1].single for s in nest.statements for read in reads(s.value)}
+    if rows.get(copies.get(blocks.roles.a.tensor, "")) == blocks.m.name:
+        yield "a"
+    if rows.get(copies.get(blocks.roles.b.tensor, "")) == blocks.n.name:
+        yield "b"
 
 
 def _rest(nest: Nest, others: Sequence[Nest], blocks: Blocking) -> Rest | None:

@@ -24,7 +24,7 @@ IMPORTERS = {
         "measure.log",
     ),
     "ruamel": ("autosched.spec",),
-    "click": ("autosched.cli", "autosched.bench.search_live"),
+    "click": ("autosched.cli", "autosched.bench.search_live", "autosched.bench.feature_speed"),
     "rich": ("autosched.cli",),
     "matplotlib": ("autosched.experiment.drawing",),
     "jinja2": ("autosched.experiment.report",),

@@ -54,7 +54,7 @@ def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
     from autosched.landscape.subspace import BadSubspace
     from autosched.spec import SpecError
     from autosched.tune.identity import ResumeRefused
-    from cost_model.settings import BadSettings
+    from cost_model.settings import BadPrior, BadSettings
     from measure.builder import BuildError
     from measure.service import NoDevice
     from search_space.refusal import IllegalStep
@@ -65,6 +65,8 @@ def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
         (SpecError, ExitCode.USAGE),
         (BadLandscape, ExitCode.USAGE),
         (BadSubspace, ExitCode.USAGE),
+        (BadPrior, ExitCode.USAGE),
+        (BadSettings, ExitCode.USAGE),
         (UnknownName, ExitCode.USAGE),
         (BadSchedule, ExitCode.USAGE),
         (IllegalStep, ExitCode.USAGE),
@@ -72,7 +74,6 @@ def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
         (BadFolder, ExitCode.USAGE),
         (MissingPackage, ExitCode.USAGE),
         (ResumeRefused, ExitCode.USAGE),
-        (BadSettings, ExitCode.USAGE),
         (NoSketch, ExitCode.NOTHING_VALID),
         (NothingLogged, ExitCode.NOTHING_VALID),
         (BuildError, ExitCode.NOTHING_VALID),

@@ -27,6 +27,7 @@ COMMANDS = (
     "replay",
     "record",
     "experiment",
+    "prior",
     "schema",
 )
 

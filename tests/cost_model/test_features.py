@@ -1,13 +1,15 @@
 """Features: named, finite or missing where they should be, the same alone as in a crowd."""
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosched.te.operators import matmul
-from cost_model.features import FEATURES, NAMES, features, schema_hash
+from cost_model.feature_page import ABOUT, page
+from cost_model.features import FEATURES, GROUPS, NAMES, features, kept, schema_hash
 from search_space import limits
 from search_space import target as targets
 from search_space.rules import sketches
@@ -118,3 +120,16 @@ def test_the_schema_is_names_units_and_formulas() -> None:
     assert all(feature.unit and feature.formula for feature in FEATURES)
     text = "\n".join(f"{f.name}\t{f.unit}\t{f.formula}" for f in FEATURES)
     assert schema_hash() == hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def test_the_page_of_features_is_that_of_the_code() -> None:
+    path = Path(__file__).parents[2] / "docs" / "features.md"
+    assert path.read_text(encoding="utf-8") == page()
+
+
+def test_every_feature_is_in_one_group_and_groups_follow_one_another() -> None:
+    groups = [feature.group for feature in FEATURES]
+    assert list(dict.fromkeys(groups)) == list(GROUPS)
+    assert groups == sorted(groups, key=GROUPS.index)
+    assert set(ABOUT) == set(GROUPS)
+    assert [FEATURES[n].group for n in kept(GROUPS[1:])] == ["choices"] * 9

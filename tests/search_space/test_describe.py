@@ -21,6 +21,7 @@ DEFAULTS = {"group": 1, "parts": 1, "split": 1, "ctas": 1}
         operators.matmul(300, 264, 1000, dtype="float16"),
         operators.matmul(16, 4096, 4096, dtype="bfloat16", trans_b=True, epilogue=["bias", "relu"]),
         operators.batch_matmul(5, 128, 200, 640, dtype="float32", trans_a=True),
+        operators.matmul(256, 384, 512, dtype="float32", precision="ieee"),
     ],
     ids=lambda workload: workload.label,
 )

@@ -1,0 +1,99 @@
+"""``autosched prior``: learn from earlier logs and landscapes what others start from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from autosched import assemble
+from autosched.cli.exit_code import ExitCode
+from autosched.cli.output import Output, with_output
+from autosched.landscape.form import SUFFIX as LANDSCAPE
+from autosched.landscape.landscape import load
+from autosched.tune import earlier
+from autosched.tune.earlier import Earlier
+from measure.log import read
+from search_space.target import Target
+
+
+@click.group("prior")
+def command() -> None:
+    """Learn from measurements of other workloads, so that a search need not start from nothing."""
+
+
+@command.command("build")
+@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--out",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="Write the prior here.",
+)
+@click.option("--target", metavar="NAME", default="h200", show_default=True)
+@click.option(
+    "--without", metavar="KEY", multiple=True, help="Leave this workload out; may be repeated."
+)
+@with_output
+@click.pass_context
+def build(
+    ctx: click.Context,
+    /,
+    output: Output,
+    inputs: tuple[str, ...],
+    out: Path,
+    target: str,
+    without: tuple[str, ...],
+) -> None:
+    """Learn a prior from INPUT...: logs, landscape files, or names of shipped landscapes.
+
+    The same inputs give the same file. What was measured of a schedule that is no longer in the
+    search space is left out, and so are made-up times.
+    """
+    from cost_model import prior
+    from cost_model.dataset import build as gathered
+
+    chosen = assemble.choose_target(target)
+    found = Earlier((), 0)
+    for name in inputs:
+        found += _read(output, name, chosen)
+    kept = [one for one in found.observations if one.sketch.workload.key not in without]
+    made = prior.build(gathered(kept, chosen), chosen.name, threads=os.cpu_count() or 1)
+    data = prior.to_bytes(made)
+    out.write_bytes(data)
+    workloads = len(set(made.dataset.workloads))
+    if output.json:
+        output.value(
+            {
+                "file": str(out),
+                "digest": made.digest,
+                "target": made.target,
+                "rows": len(made.dataset),
+                "workloads": workloads,
+                "left_out": found.left_out,
+            }
+        )
+    else:
+        output.text(
+            f"{out}: {len(made.dataset)} measurements of {workloads} workloads on {made.target}, "
+            f"{len(data) / 1024:.0f} KiB, digest {made.digest}; {found.left_out} left out"
+        )
+    ctx.exit(ExitCode.DONE)
+
+
+def _read(output: Output, name: str, target: Target) -> Earlier:
+    """Return what a log, a file of a landscape or a shipped landscape tells."""
+    path = Path(name)
+    if path.exists() and not name.endswith(LANDSCAPE):
+        contents = read(path)
+        for damage in contents.damage:
+            output.say(f"{path}:{damage.line}: {damage.reason}; skipped")
+        return earlier.of_log(contents.records, target)
+    landscape = load(name)
+    if landscape.target.name != target.name:
+        output.say(f"{name}: of {landscape.target.name}, not of {target.name}; skipped")
+        return Earlier((), len(landscape.points))
+    return earlier.of_landscape(landscape)
