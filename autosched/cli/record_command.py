@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -22,6 +21,7 @@ from autosched.landscape.form import Rule
 from autosched.landscape.packing import pack_run
 from autosched.landscape.subspace import narrowed
 from autosched.spec import Task, load
+from autosched.tune import strategies
 from autosched.tune.grid import Grid
 from autosched.tune.options import Options
 from autosched.tune.recorded import RecordedRun, runs
@@ -70,6 +70,11 @@ def _values(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ..
     help="Attempts for each workload, failures included.",
 )
 @click.option(
+    "--complete",
+    is_flag=True,
+    help="Every legal schedule of what --sketch and --fix state, up to N.",
+)
+@click.option(
     "--sketch", "wanted", metavar="NAME", multiple=True, help="Only this sketch; may be repeated."
 )
 @click.option(
@@ -95,6 +100,7 @@ def command(
     specs: tuple[str, ...],
     out: Path,
     schedules: int,
+    complete: bool,
     wanted: tuple[str, ...],
     fixed: Mapping[str, tuple[int, ...]],
     only: str,
@@ -106,8 +112,8 @@ def command(
 ) -> None:
     """Measure many schedules of every workload of SPEC... and keep all that came of them.
 
-    Half are drawn uniformly, half lie around the best so far. Searches replay the file without a
-    GPU: tune --device replay:FILE, experiment run.
+    Half are drawn uniformly, half lie around the best so far; --complete goes through all of a
+    stated part. Searches replay the file without a GPU: tune --device replay:FILE, experiment run.
     """
     names = {name for name in only.split(",") if name}
     tasks = [task for spec in specs for task in load(spec) if not names or task.id in names]
@@ -115,14 +121,16 @@ def command(
         raise click.UsageError(f"--only: {', '.join(sorted(missing))} is no workload of SPEC")
     machine = assemble.choose_machine(device, target)
     output.say(machine.reason)
-    rule = Rule(kind="sampled", seed=seed, sketches=wanted, fixed=dict(fixed))
+    kind: Literal["sampled", "complete"] = "complete" if complete else "sampled"
+    rule = Rule(kind=kind, seed=seed, sketches=wanted, fixed=dict(fixed))
     for task in tasks:
         _strategy(task, machine, rule, schedules)  # refuses what cannot be before any is measured
     with Crew() as crew:
         for task in tasks:
             wishes = Wishes(_options(seed, schedules), timeout_s=timeout_s)
             path = out / f"{task.id}{form.SUFFIX}"
-            if not _record(output, task, machine, wishes, rule, path, resume, crew):
+            words = _command(specs, task, rule, schedules)
+            if not _record(output, task, machine, wishes, rule, path, words, resume, crew):
                 ctx.exit(ExitCode.INTERRUPTED)
 
 
@@ -137,6 +145,7 @@ def _record(
     wishes: Wishes,
     rule: Rule,
     path: Path,
+    words: str,
     resume: bool,
     crew: Crew,
 ) -> bool:
@@ -156,7 +165,7 @@ def _record(
     if result.interrupted:
         output.say(f"interrupted: {log} holds what was measured; --resume goes on")
         return False
-    head = _write(path, log, task, rule)
+    head = _write(path, log, task, rule, words)
     held = f"{len(result.trials)} schedules, {result.stopped}"
     output.say(f"{task.id}: {held}; {path} ({path.stat().st_size} bytes)")
     if output.json:
@@ -173,10 +182,12 @@ def _run_to_resume(output: Output, task: Task, machine: Machine, log: Path) -> R
 def _strategy(task: Task, machine: Machine, rule: Rule, schedules: int) -> Strategy:
     found = narrowed(sketches(task.workload, machine.target), rule.sketches, rule.fixed)
     grids = [Grid(sketch, machine.target) for sketch in found]
-    return Sampling(grids, rule.seed, schedules)
+    if rule.kind == "sampled":
+        return Sampling(grids, rule.seed, schedules)
+    return strategies.make("exhaustive", grids, machine.target, None, rule.seed, {})
 
 
-def _write(path: Path, log: Path, task: Task, rule: Rule) -> form.Head:
+def _write(path: Path, log: Path, task: Task, rule: Rule, words: str) -> form.Head:
     held = [run for run in runs(read(log).records) if run.key == task.workload.key]
     last = held[-1]
     head, lines = pack_run(
@@ -185,11 +196,17 @@ def _write(path: Path, log: Path, task: Task, rule: Rule) -> form.Head:
         last.finals[-1] if last.finals else None,
         rule=rule,
         builders=os.cpu_count() or 1,
-        command=_command(),
+        command=words,
     )
     form.write(path, head, lines)
     return head
 
 
-def _command() -> str:
-    return shlex.join(["autosched", *sys.argv[1:]])
+def _command(specs: tuple[str, ...], task: Task, rule: Rule, schedules: int) -> str:
+    """Return the command that measures the same again, wherever its output goes."""
+    words = ["autosched", "record", *specs, "--only", task.id, "--schedules", str(schedules)]
+    words += ["--complete"] if rule.kind == "complete" else []
+    words += ["--seed", str(rule.seed)] if rule.seed else []
+    words += [f"--sketch={name}" for name in rule.sketches]
+    words += [f"--fix={name}={','.join(map(str, held))}" for name, held in rule.fixed.items()]
+    return shlex.join(words)

@@ -52,6 +52,18 @@ def test_a_recording_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert [p.key for p in a.points] == [p.key for p in b.points]
 
 
+def test_a_part_is_measured_completely(tmp_path: Path) -> None:
+    part = ("--sketch", "contraction.pointer", "--fix", "tile_m=16,32", "--fix", "tile_n=32")
+    part += ("--fix", "tile_k=64", "--fix", "stages=2", "--fix", "group=1")
+    assert record("--complete", "-o", str(tmp_path), *part).exit_code == 0
+    found = landscape.load(tmp_path / "small.landscape.xz")
+    rows = {tuple(zip(p.sketch.names, p.choices, strict=True)) for p in found.points}
+    assert {dict(row)["tile_m"] for row in rows} == {16, 32}
+    assert len(rows) == len(found.points) > 2
+    assert found.head.rule.kind == "complete"
+    assert found.head.command.startswith(f"autosched record {SMALL} --only small --schedules 2000")
+
+
 def test_wrong_wishes_are_named(tmp_path: Path) -> None:
     cases = (
         (("--fix", "warps"), "'warps': a choice and its values"),
