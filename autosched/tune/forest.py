@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -94,8 +95,9 @@ class ForestSearch:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The other arguments."""
-        return {"seed": self._seed, **asdict(self._wish)}
+        """The other arguments, and the version of what grows the trees."""
+        library = {"scikit_learn": metadata.version("scikit-learn")}
+        return {"seed": self._seed, **asdict(self._wish), **library}
 
     def tell(self, told: Sequence[Told]) -> None:
         """Remember what came of candidates; the forest grows when a generation is planned."""

@@ -18,7 +18,7 @@ import numpy as np
 
 import autosched
 from autosched.codegen.render import RENDERING_VERSION
-from autosched.tune import course
+from autosched.tune import course, gain
 from autosched.tune.strategy import Strategy
 from cost_model.features import schema_hash
 from measure.record import RunRecord
@@ -56,6 +56,7 @@ def identity(workload: Workload, target: Target, strategy: Strategy, batch: int)
             "overlap": course.OVERLAP,
             "first_share": course.FIRST_SHARE,
             "abort_factor": course.ABORT_FACTOR,
+            "least_gain": gain.LEAST_GAIN,
             "refills": course.REFILLS,
         },
         "versions": {

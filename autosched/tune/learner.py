@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autosched.tune.earlier import facts_of
 from autosched.tune.grid import Codes, Grid
 from autosched.tune.strategy import Told
 from cost_model.dataset import Observation, build
@@ -33,10 +34,14 @@ class Learner:
         """Fit the model to ``told``, all that was told so far, unless it is already."""
         if len(told) == self._fitted:
             return
-        rows = (Observation(t.candidate.sketch, t.candidate.choices, t.latency_us) for t in told)
-        self._model.fit(build(rows, self._target))
+        self._model.fit(build(map(_observation, told), self._target))
         self._fitted = len(told)
 
     def score(self, grid: Grid, codes: Codes) -> NDArray[np.float64]:
         """Return the scores of codes [codes], higher is better."""
         return self._model.score(grid.sketch, grid.values(codes), self._target)
+
+
+def _observation(told: Told) -> Observation:
+    candidate, facts = told.candidate, facts_of(told.measurement.facts)
+    return Observation(candidate.sketch, candidate.choices, told.latency_us, facts)
