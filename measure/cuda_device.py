@@ -102,6 +102,10 @@ class CudaDevice(Closing):
         )
         return found[0]
 
+    def drop(self) -> None:
+        """Give up what is pending."""
+        self._pipeline.drop()
+
     def close(self) -> None:
         """Leave the builders and the worker to the crew, or end them."""
         self._pipeline.close(self._runner.kill)
