@@ -14,7 +14,8 @@ from autosched.cli.resume import Found
 from autosched.cli.suite_screen import suite_screen
 from autosched.spec import Task
 from autosched.tune import scheduler as schedulers
-from autosched.tune.suite import Bounds, tune_suite, turns_of
+from autosched.tune.suite import Bounds, tune_suite
+from autosched.tune.turns import turns_of
 from measure.crew import Crew
 from measure.log import LogWriter
 from measure.record import SuiteRecord

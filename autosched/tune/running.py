@@ -210,7 +210,7 @@ class Running:
     def end(self, reason: Stop) -> None:
         """Let nothing more be proposed: for a reason of the run's own, or else for ``reason``."""
         self._told()
-        if self._goes_on():
+        if any(self._lacks(flight) for flight in self.waiting) or self._goes_on():
             self.stopped = reason
 
     def interrupt(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -27,16 +27,15 @@ from autosched.tune.recorded import RecordedRun
 from autosched.tune.result import TuningResult
 from autosched.tune.running import Flight, Running
 from autosched.tune.scheduler import History, Scheduler, Stake
+from autosched.tune.turns import Turn
 from measure.log import LogWriter
-from measure.record import AnyRecord, Provenance, RoundRecord, SuiteRecord, TrialRecord
+from measure.record import Provenance, SuiteRecord
 from search_space.workload import Workload
 
 #: Rounds of each final comparison after an interrupt: somebody waits for the end.
 SHORT_FINAL_ROUNDS = 20
 
 State = Literal["done", "partial", "not started"]
-#: A turn: the position of the task, and the round of its run.
-Turn = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -97,16 +96,6 @@ def stake_of(workload: Workload, weight: float) -> Stake:
     """Return what a scheduler is told of a task."""
     size = workload.operations, workload.compulsory_bytes
     return Stake(weight, *size, family_of(workload))
-
-
-def turns_of(records: Iterable[AnyRecord], runs: Sequence[str | None]) -> tuple[Turn, ...]:
-    """Return the turns that a log holds of ``runs``, in the order in which they were granted."""
-    places = {run: n for n, run in enumerate(runs) if run is not None}
-    found: dict[Turn, None] = {}
-    for record in records:
-        if isinstance(record, RoundRecord | TrialRecord) and record.run in places:
-            found.setdefault((places[record.run], record.round))
-    return tuple(found)
 
 
 def tune_suite(
