@@ -219,4 +219,4 @@ def test_a_mistake_in_a_weight_is_2(tmp_path: Path):
     result = tune(str(path), "--total-trials", "3", "-o", str(tmp_path / "tuned.jsonl"))
     assert result.exit_code == 2
     assert "bad.yaml:6:" in result.stderr
-    assert "weight: 0: input should be greater than 0" in result.stderr
+    assert "workloads.1.weight: 0 is not above 0" in result.stderr
