@@ -14,6 +14,7 @@ import pytest
 
 from measure.builder import BuilderPool
 from measure.crew import Crew
+from measure.cuda_device import CudaDevice
 from measure.job import Build, Built
 from measure.measurement import Failed, Measurement, Timed
 from measure.model_device import ModelDevice
@@ -22,6 +23,7 @@ from measure.runner import Runner
 from measure.service import NoDevice
 from search_space import target as targets
 from search_space.program import Program
+from search_space.workload import Workload
 
 H200 = targets.load("h200")
 WORKLOAD, OTHER = kernels.workload(16, 32, 48), kernels.workload(32, 32, 32)
@@ -81,16 +83,34 @@ def aborting() -> Program:
     return kernels.pointer_matmul(WORKLOAD, TILE, text=abort)
 
 
-def test_a_worker_takes_the_next_workload(crew: Crew) -> None:
+def test_a_worker_takes_the_next_workload_and_the_gpu_is_free_in_between(
+    crew: Crew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CPU_WORKER_UUID", "GPU-7")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    def is_free() -> bool:
+        with (tmp_path / "autosched" / "gpu-GPU-7.lock").open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
     seat = crew.seat("cpu")
     worker = seat.worker
     first = Runner(WORKLOAD, H200, "cpu", timeout_s=8, seat=seat)
     assert isinstance(first.measure(program()), Timed)
     first.close()
+    assert is_free()
     second = Runner(OTHER, H200, "cpu", timeout_s=8, seat=crew.seat("cpu"))
+    third = Runner(WORKLOAD, H200, "cpu", timeout_s=8, seat=crew.seat("cpu"))
     assert isinstance(second.measure(of_other()), Timed)
     second.close()
     second.close()
+    assert not is_free()
+    third.close()
+    assert is_free()
     assert seat.worker is worker
 
 
@@ -140,31 +160,6 @@ def test_who_is_not_at_work_kills_nobody(crew: Crew) -> None:
     second.close()
 
 
-def test_the_gpu_is_locked_while_anybody_is_seated(
-    crew: Crew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CPU_WORKER_UUID", "GPU-7")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    first, second = (
-        Runner(workload, H200, "cpu", seat=crew.seat("cpu")) for workload in (WORKLOAD, OTHER)
-    )
-    lock = (tmp_path / "autosched" / "gpu-GPU-7.lock").open()
-
-    def is_free() -> bool:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        fcntl.flock(lock, fcntl.LOCK_UN)
-        return True
-
-    first.close()
-    assert not is_free()
-    second.close()
-    assert is_free()
-    lock.close()
-
-
 def test_all_end_with_the_crew(crew: Crew) -> None:
     worker = crew.seat("cpu").worker
     pool: BuilderPool = crew.builders(60)
@@ -174,3 +169,23 @@ def test_all_end_with_the_crew(crew: Crew) -> None:
     assert not worker._alive
     with pytest.raises(RuntimeError, match="closed"):
         pool._submit(Build(program(), H200.triton_target))
+
+
+def test_two_devices_measure_by_turns_at_one_worker(crew: Crew) -> None:
+    def opened(workload: Workload) -> CudaDevice:
+        return CudaDevice(workload, H200, "cpu", timeout_s=20, crew=crew)
+
+    with opened(WORKLOAD) as first, opened(OTHER) as second:
+        worker = crew.seat("cpu").worker
+        pending = [first.submit([program(1), aborting()]), second.submit([of_other(1)])]
+        pending += [first.submit([program(2)]), second.submit([of_other(2)])]
+        found = [type(result) for each in pending for result in each.results(120)]
+        assert found == [Timed, Failed, Timed, Timed, Timed]
+        assert crew.seat("cpu").worker is worker
+        compared = second.compare([of_other(1), of_other(2)], library=False, rounds=3)
+        assert compared.best is not None
+        left = first.submit([program(n) for n in range(3, 9)])
+        first.drop()
+        with pytest.raises(Closed):
+            left.results(30)
+        assert isinstance(first.submit([program(1)]).results(30)[0], Timed)

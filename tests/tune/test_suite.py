@@ -23,8 +23,8 @@ from autosched.tune.scheduler import make
 from autosched.tune.suite import Bounds, Member, SuiteResult, stake_of, tune_suite
 from autosched.tune.tuner import prepare
 from autosched.tune.turns import replay_turns, turns_of
-from measure.log import LogWriter, read
-from measure.record import FinalRecord, StopRecord, SuiteRecord
+from measure.log import LogWriter, line_of, read
+from measure.record import FinalRecord, RoundRecord, StopRecord, SuiteRecord
 from search_space import target as targets
 from search_space.program import Program
 from search_space.schedule import Schedule
@@ -164,7 +164,7 @@ def suite(small: SimpleNamespace, tmp_path: Path) -> Suite:
     return Suite(small, tmp_path / "log.jsonl")
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     scheduler=st.sampled_from(["gradient", "round-robin", "sequential"]),
     failures=st.sampled_from([0.0, 0.3]),
@@ -351,3 +351,32 @@ def test_one_run_that_cannot_go_on_stops_all_before_anything_is_written(suite: S
         suite.run(resume=True, total=60, seed=3)
     assert suite.log.read_bytes() == before
     assert suite.asked == []
+
+
+@pytest.mark.parametrize("scheduler", ["gradient", "round-robin"])
+def test_a_turn_that_does_not_follow_is_named(suite: Suite, scheduler: str) -> None:
+    suite.run(scheduler=scheduler)
+    assert not any(suite.differences())
+    records = [*read(suite.log).records]
+    # The last turn is said to have been given to the run of the second one.
+    places = [n for n, r in enumerate(records) if isinstance(r, RoundRecord)]
+    last, second = places[-1], records[places[1]]
+    moved = {"run": second.run, "round": 90}
+    assert records[last].run != second.run
+    records[last] = records[last].model_copy(update=moved)
+    suite.log.write_bytes(b"".join(line_of(record) for record in records))
+    first, *_ = suite.differences()
+    assert first is not None
+    assert first.startswith(f"turn {len(places) - 1}: the log holds round 90 of {second.run}; ")
+
+
+def test_a_scheduler_that_a_log_makes_up_is_named(suite: Suite) -> None:
+    suite.run()
+    change = {"settings": {"alpha": 7.0}}
+    records = [
+        r.model_copy(update=change) if isinstance(r, SuiteRecord) else r
+        for r in read(suite.log).records
+    ]
+    suite.log.write_bytes(b"".join(line_of(record) for record in records))
+    first, *_ = suite.differences()
+    assert first == "gradient: alpha is a bounded number, not 7.0"
