@@ -1,4 +1,4 @@
-"""Processes that outlive one workload: builders, and a measuring worker for each device.
+"""Processes that outlive one workload: builders, and a measuring worker between two of them.
 
 Starting them takes seconds, tuning one workload of a suite hardly more. Knows nothing of what they
 are asked.
@@ -7,22 +7,22 @@ are asked.
 from __future__ import annotations
 
 from measure.builder import BuilderPool
+from measure.child import Child
 from measure.closing import Closing
-from measure.seat import Seat
+from measure.runner import start_worker
 
 
 class Crew(Closing):
-    """Serves services one after another, or side by side.
+    """Serves one service after another, each started with what the one before has left.
 
-    ``workers`` counts the builders, by default one a core; ``module`` is what measuring workers
-    run. A context manager: at its end all processes end.
+    ``workers`` counts the builders, by default one a core. A context manager: at its end all
+    processes end. A worker that broke is not taken back.
     """
 
-    def __init__(self, workers: int | None = None, module: str = "measure.gpu_worker") -> None:
+    def __init__(self, workers: int | None = None) -> None:
         self._workers = workers
-        self._module = module
         self._pool: BuilderPool | None = None
-        self._seats: dict[str, Seat] = {}
+        self._idle: Child | None = None
 
     def builders(self, timeout_s: float) -> BuilderPool:
         """Return the builders, from now on with ``timeout_s`` seconds for each build."""
@@ -31,19 +31,20 @@ class Crew(Closing):
         self._pool.timeout_s = timeout_s
         return self._pool
 
-    def seat(self, device: str) -> Seat:
-        """Return where those who measure on ``device`` take turns, a worker started there."""
-        name = "cuda:0" if device == "cuda" else device
-        if name not in self._seats:
-            self._seats[name] = Seat(self._module)
-        self._seats[name].start()
-        return self._seats[name]
+    def worker(self) -> Child:
+        """Return the measuring worker that was left here, or start one."""
+        child, self._idle = self._idle, None
+        return child or start_worker()
+
+    def leave(self, worker: Child | None) -> None:
+        """Keep ``worker``, which holds no workload, for the next service."""
+        if self._idle is not None:
+            self._idle.close()
+        self._idle = worker
 
     def close(self) -> None:
         """End every process. May be called again."""
-        for seat in self._seats.values():
-            seat.close()
-        self._seats.clear()
+        self.leave(None)
         if self._pool is not None:
             self._pool.close()
             self._pool = None

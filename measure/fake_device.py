@@ -82,9 +82,6 @@ class FakeDevice(Closing):
         library_us = (self._library_us,) * rounds if library and self._library_us else None
         return judge(times, failures, library_us, None, (0,))
 
-    def drop(self) -> None:
-        """Do nothing: nothing is ever pending."""
-
     def close(self) -> None:
         """Do nothing."""
 

@@ -79,9 +79,6 @@ class ReplayDevice(Closing):
             (),
         )
 
-    def drop(self) -> None:
-        """Do nothing: nothing is ever pending."""
-
     def close(self) -> None:
         """Do nothing."""
 

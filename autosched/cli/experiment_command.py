@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import click
 from autosched.cli.exit_code import ExitCode
 from autosched.cli.output import Output, with_output
 from autosched.experiment import loader
+from autosched.experiment.curve import Curve
 from autosched.experiment.difference import Difference, compare
 from autosched.experiment.folder import SUMMARY, TABLES
 from autosched.experiment.run import RunDone, run
@@ -71,25 +72,34 @@ def run_command(
 
 
 def _say(output: Output, event: RunDone) -> None:
-    curve = event.curve
-    ratio = float(curve.after(len(curve.trials)))
-    found = (
-        f"within {100 * (ratio - 1):.1f} % of the best known" if ratio < float("inf") else "nothing"
-    )
-    output.say(
-        f"{event.done} of {event.total}: {event.name}: {found} after {len(curve.trials)} trials, "
-        f"{curve.end_s:.1f} s"
-    )
+    *lines, last = event.lines
+    if lines[-1]["kind"] == "trial":
+        ratio = float(Curve.of(event.name, event.lines).after(len(lines)))
+        share = f"within {100 * (ratio - 1):.1f} % of the best known"
+        found = share if ratio < float("inf") else "nothing"
+        said = f"{found} after {last['trials']} trials, {last['at_s']:.1f} s"
+    else:
+        said = f"{last['trials']} schedules judged"
+    output.say(f"{event.done} of {event.total}: {event.name}: {said}")
 
 
 def _print(output: Output, summary: Mapping[str, Any]) -> None:
     output.say(summary["question"])
-    columns = ["arm", *(name for name, _ in _COLUMNS)]
+    columns = _COLUMNS if summary["kind"] == "search" else _ranking_columns(summary)
     rows = [
-        [name, *(_cell(read, held) for _, read in _COLUMNS)]
+        [name, *(_cell(read, held) for read in columns.values())]
         for name, held in summary["arms"].items()
     ]
-    output.table(columns, rows)
+    output.table(["arm", *columns], rows)
+
+
+def _ranking_columns(summary: Mapping[str, Any]) -> dict[str, Callable[[Mapping[str, Any]], str]]:
+    first = next(iter(summary["arms"].values())).get("ranking", {})
+
+    def reader(metric: str) -> Callable[[Mapping[str, Any]], str]:
+        return lambda held: f"{held['ranking'][metric]['median']:.3f}"
+
+    return {f"{name} ratio": reader(name) for name in first if name != "rows"}
 
 
 def _share(value: Any) -> str:
@@ -112,18 +122,19 @@ def _evaluations(held: Mapping[str, Any]) -> str:
     return f"{shown} (to {100 * float(within):g} %)"
 
 
-_COLUMNS = (
-    ("regret ratio", _regret),
-    ("score ratio", _score),
-    ("evaluations trials", _evaluations),
-    ("failed", lambda held: _share(held["failed"])),
-)
+_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "regret ratio": _regret,
+    "score ratio": _score,
+    "evaluations trials": _evaluations,
+    "failed": lambda held: _share(held["failed"]),
+}
 
 
-def _cell(read: Any, held: Mapping[str, Any]) -> str:
+def _cell(read: Callable[[Mapping[str, Any]], str], held: Mapping[str, Any]) -> str:
+    """Return what ``read`` makes of an arm; a dash where its table was not wished for."""
     try:
-        return str(read(held))
-    except (KeyError, TypeError):
+        return read(held)
+    except (KeyError, TypeError, ValueError):
         return "-"
 
 

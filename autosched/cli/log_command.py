@@ -20,7 +20,6 @@ from measure.record import (
     RunRecord,
     StopRecord,
     Success,
-    SuiteRecord,
     TrialRecord,
 )
 
@@ -142,7 +141,7 @@ def stats_command(output: Output, log: Path) -> None:
 
 
 def _runs(records: Iterable[AnyRecord]) -> list[str]:
-    return list(dict.fromkeys(r.run for r in records if not isinstance(r, SuiteRecord)))
+    return list(dict.fromkeys(record.run for record in records))
 
 
 def _run_row(run: str, records: Iterable[AnyRecord]) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from autosched.tune.events import (
     Event,
     FinalsDone,
     FinalsStarted,
-    LibraryTimed,
     Progress,
     RoundDone,
     RoundStarted,
@@ -53,8 +52,6 @@ def advance(view: View, event: Event) -> View:
         case RunStarted(label, device):
             gpu = device.gpu_name or f"a model of {device.target_name}"
             return replace(view, label=label, device=gpu, phase="searching")
-        case LibraryTimed(latency_us):
-            return replace(view, library_us=latency_us)
         case RoundStarted(number, _):
             return replace(view, round=number)
         case TrialDone(trial, candidate, _, improved, progress):

@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from autosched.experiment.error import MissingPackage
@@ -91,6 +92,7 @@ def scatter(
     name: str,
 ) -> str:
     """Draw a panel for each label, points of x and y on logarithmic axes with the diagonal."""
+    ticker = _matplotlib("matplotlib.ticker")
 
     def draw(axes: Sequence[Axes]) -> None:
         for (label, (x, y)), ax in zip(points.items(), axes, strict=True):
@@ -98,8 +100,11 @@ def scatter(
             ax.scatter(x[::step], y[::step], s=5, color=COLOURS[0], alpha=0.35, linewidths=0)
             ends = (min(*x, *y), max(*x, *y))
             ax.plot(ends, ends, color=TEXT, linewidth=0.8, linestyle="dotted")
-            ax.set_xscale("log")
-            ax.set_yscale("log")
+            for axis in (ax.xaxis, ax.yaxis):
+                axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+                axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+                axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+                axis.set_minor_formatter(ticker.NullFormatter())
             ax.set_title(label, fontsize=9)
             ax.set_xlabel(xlabel)
         axes[0].set_ylabel(ylabel)
@@ -120,9 +125,10 @@ def bars(values: Mapping[str, float], xlabel: str, name: str) -> str:
 
 def _figure(draw: Callable[[Sequence[Axes]], None], panels: int, height: float, name: str) -> str:
     """Return the SVG of panels that ``draw`` fills; ``name`` keeps its ids apart from others'."""
-    matplotlib, figure_class = _matplotlib()
-    with matplotlib.rc_context(_style(name)):
-        figure = figure_class(figsize=(max(5.0, 4.2 * panels), height), layout="constrained")
+    with _matplotlib("matplotlib").rc_context(_style(name)):
+        figure = _matplotlib("matplotlib.figure").Figure(
+            figsize=(max(5.0, 4.2 * panels), height), layout="constrained"
+        )
         axes = figure.subplots(1, panels, squeeze=False)[0]
         for ax in axes:
             ax.spines[["top", "right"]].set_visible(False)
@@ -133,13 +139,12 @@ def _figure(draw: Callable[[Sequence[Axes]], None], panels: int, height: float, 
     return _inline(stream.getvalue(), name)
 
 
-def _matplotlib() -> tuple[Any, Any]:
+def _matplotlib(module: str) -> Any:
+    """Return a module of matplotlib, drawn in only by what draws. Raises MissingPackage."""
     try:
-        import matplotlib
-        from matplotlib.figure import Figure
+        return import_module(module)
     except ImportError as error:
         raise MissingPackage(f"a report needs matplotlib: {INSTALL}") from error
-    return matplotlib, Figure
 
 
 def _style(name: str) -> dict[str, Any]:

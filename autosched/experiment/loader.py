@@ -6,7 +6,7 @@ Strategies, models and settings are looked up by name in the tables that hold th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, get_args
@@ -54,8 +54,8 @@ FACTORS = ("strategy", "cost_model", "batch", "prior")
 class Overrides:
     """What a command says instead of the file. None is as the file says.
 
-    ``small`` is for a quick look: two seeds, two landscapes and so few trials that every arm comes
-    to ask its model.
+    ``small`` is for a quick look at whether all of it works: two seeds, two landscapes, few trials
+    and small models.
     """
 
     landscapes: tuple[str, ...] = ()
@@ -65,7 +65,18 @@ class Overrides:
     small: bool = False
 
 
-SMALL_TRIALS, SMALL_COUNT, SMALL_SCHEDULES, SMALL_DRAWS = 48, 2, 120, 5
+#: The most of each that is left of a small experiment.
+SMALL_TRIALS, SMALL_COUNT, SMALL_SCHEDULES, SMALL_DRAWS, SMALL_ROWS = 24, 2, 120, 5, 48
+SMALL_BATCH = 8
+SMALL_SETTINGS: Mapping[str, int] = {
+    "bags": 1,
+    "rounds": 8,
+    "population": 64,
+    "generations": 1,
+    "chains": 8,
+    "steps": 20,
+    "trees": 8,
+}
 
 
 def load(name: str, overrides: Overrides | None = None) -> Experiment:
@@ -80,22 +91,25 @@ def resolve(document: Document, overrides: Overrides | None = None) -> Experimen
     fields = _small(fields) if wished.small else fields
     trials = wished.trials or fields.trials
     reader = _Reader(document, fields, trials)
-    if fields.kind == "ranking" or fields.device == "cuda":
-        raise document.error(("kind",), "rankings, and device cuda, are not there yet")
+    if fields.device == "cuda":
+        raise document.error(("device",), "cuda is not there yet")
     arms = reader.arms()
     known = [arm.name for arm in arms]
     for name in wished.only:
         if name not in known:
             raise SpecError(f"--only {name!r}: no arm of that name: {unknown(name, known)}")
     places = _given(wished.landscapes) if wished.landscapes else reader.places()
+    places = places[:SMALL_COUNT] if wished.small else places
+    reader.check(arms, places)
+    kept = [arm for arm in arms if not wished.only or arm.name in wished.only]
     return Experiment(
         name=fields.name,
         question=fields.question,
         kind=fields.kind,
         device="replay" if wished.landscapes else fields.device,
         target=reader.target(),
-        places=places[:SMALL_COUNT] if wished.small else places,
-        arms=tuple(arm for arm in arms if not wished.only or arm.name in wished.only),
+        places=places,
+        arms=tuple(map(_small_arm, kept) if wished.small else kept),
         seeds=tuple(fields.seeds if wished.seeds is None else range(wished.seeds)),
         trials=trials,
         budget_s=fields.budget_s,
@@ -125,14 +139,24 @@ def _validated(document: Document) -> ExperimentFields:
 
 def _small(fields: ExperimentFields) -> ExperimentFields:
     schedules = min(fields.modelled.schedules, SMALL_SCHEDULES)
+    rows = [n for n in fields.ranking.rows if n != "all" and n <= SMALL_ROWS] or [SMALL_ROWS]
     return fields.model_copy(
         update={
             "seeds": fields.seeds[:SMALL_COUNT],
             "trials": min(fields.trials, SMALL_TRIALS),
             "finals": fields.finals.model_copy(update={"draws": SMALL_DRAWS}),
             "modelled": fields.modelled.model_copy(update={"schedules": schedules}),
+            "ranking": fields.ranking.model_copy(update={"rows": rows}),
         }
     )
+
+
+def _small_arm(arm: Arm) -> Arm:
+    search, model = (
+        {n: min(v, SMALL_SETTINGS[n]) if n in SMALL_SETTINGS else v for n, v in held.items()}
+        for held in (arm.search, arm.model)
+    )
+    return replace(arm, batch=min(arm.batch, SMALL_BATCH), search=search, model=model)
 
 
 class _Reader:
@@ -217,6 +241,24 @@ class _Reader:
         else:
             named = wish in landscape.names() or not _is_file_name(wish)
             yield _place(wish if named else str(FilePath(self._document.name).parent / wish))
+
+    def check(self, arms: Sequence[Arm], places: Sequence[Place]) -> None:
+        """Raise SpecError where arms or the ranking ask for what the places do not give."""
+        ranking = self._fields.ranking
+        ranks = self._fields.kind == "ranking"
+        if ranks and ranking.held_out == "rows" and "all" in ranking.rows:
+            fact = "'all' leaves nothing to judge, unless held_out is workload"
+            raise self._error(("ranking", "rows"), fact)
+        if ranks and ranking.held_out == "workload" and len(places) < 2:
+            raise self._error(("ranking", "held_out"), "workload wants two landscapes at least")
+        for arm in arms:
+            path = self._written(("arms", arm.name, "prior"))
+            if arm.prior == "others" and len(places) < 2:
+                fact = "the arm wants what was recorded of others, and there is one landscape"
+                raise self._error(path, f"{arm.name}: {fact}")
+            if arm.inherits and arm.prior == "none":
+                fact = f"its model.transfer is {arm.model['transfer']}, which wants prior: others"
+                raise self._error(path, f"{arm.name}: {fact}")
 
     def arms(self) -> tuple[Arm, ...]:
         """Return the arms: those that are named, then those that vary one factor of the base."""

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from autosched.landscape import Landscape, Point
 from autosched.tune.candidate import Candidate, Key
+from autosched.tune.earlier import facts_of
 from autosched.tune.grid import Grid
 from autosched.tune.recorded_grid import RecordedGrid
 from cost_model.dataset import Dataset, Observation, build
 from cost_model.machine import roofline_us
-from measure.measurement import Failed, Timed
+from measure.measurement import Failed, Measurement, Timed
 from search_space.refusal import IllegalStep
 from search_space.target import Target
 from search_space.workload import Workload
@@ -97,18 +98,24 @@ class Outcomes:
             raise IllegalStep(detail or "it did not render")
         return point.fingerprint
 
-    def dataset(self, points: Sequence[Point] | None = None) -> Dataset:
-        """Return the rows of ``points``, by default of all, as a model learns from them."""
-        rows = [observation(point) for point in (self.points if points is None else points)]
-        return build(rows, self.target)
+    def observations(self) -> list[Observation]:
+        """Return what a model may learn from: all but times of a disturbed device."""
+        return [_observation(p) for p in self.points if not _disturbed(p.outcome)]
+
+    def dataset(self) -> Dataset:
+        """Return the rows of ``observations``."""
+        return build(self.observations(), self.target)
 
 
 def _counting_us(point: Point) -> float | None:
-    outcome = point.outcome
-    return outcome.latency_us if isinstance(outcome, Timed) and not outcome.quarantined else None
+    return None if _disturbed(point.outcome) else point.latency_us
 
 
-def observation(point: Point) -> Observation:
-    """Return a recorded schedule as a model learns from it."""
+def _disturbed(outcome: Measurement) -> bool:
+    return isinstance(outcome, Timed) and outcome.quarantined
+
+
+def _observation(point: Point) -> Observation:
     choices = dict(zip(point.sketch.names, point.choices, strict=True))
-    return Observation(point.sketch, choices, point.latency_us)
+    facts = facts_of(point.outcome.facts)
+    return Observation(point.sketch, choices, point.latency_us, facts)

@@ -34,6 +34,11 @@ class Arm:
         """Whether its model's time grows with what it was told."""
         return bool(self.model)
 
+    @property
+    def inherits(self) -> bool:
+        """Whether its model starts from what was learnt elsewhere."""
+        return bool(self.model.get("transfer", "none") != "none")
+
     def to_data(self) -> dict[str, Any]:
         """Return what a file says of it."""
         return {

@@ -25,6 +25,8 @@ from cost_model.metrics import spearman
 Row = Mapping[str, str]
 #: Arms whose predictions are drawn.
 DRAWN = 4
+#: Origins of candidates that a model chose.
+CHOSEN = ("evolution", "polish", "walk")
 #: Features that are drawn.
 FEATURES = 24
 #: Headings of columns of shares, given in percent.
@@ -110,10 +112,13 @@ def _context(folder: Folder) -> dict[str, Any]:
 
 def _facts(config: Mapping[str, Any]) -> str:
     places = [held.get("name", held.get("id")) for held in _places(config)]
-    return (
-        f"{len(config['arms'])} arms, {len(places)} landscapes ({', '.join(map(str, places))}), "
-        f"{len(config['seeds'])} seeds, {config['trials']} trials"
-    )
+    words = [
+        f"{len(config['arms'])} arms",
+        f"{len(places)} landscapes ({', '.join(map(str, places))})",
+        f"{len(config['seeds'])} seeds",
+        *([f"{config['trials']} trials"] if config["kind"] == "search" else []),
+    ]
+    return ", ".join(words)
 
 
 def _places(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -272,61 +277,100 @@ def _score(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
 
 def _ranking(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
     rows = tables.get("ranking", ())
-    if rows:
-        columns = list(rows[0])
-        cells = [[_ranked(name, row[name]) for name in columns] for row in rows]
-        yield Part("Ranking of what was not learnt", "", grids=[Grid(columns, cells, 3)])
+    whole = "all" if any(row["landscape"] == "all" for row in rows) else None
+    own = [row for row in rows if whole in (None, row["landscape"])]
+    if own:
+        panels = [_learning(own, metric) for metric in ("top_1", "spearman", "spearman_best")]
+        figure = drawing.curves([panel for panel in panels if panel.lines], "learning")
+        text = (
+            "How well scores order schedules that were not learnt, over the rows that were. top k: "
+            "the best time of all over the best among the k highest scores. spearman_best: within "
+            "the best tenth. Median over seeds, and its 95 % bootstrap interval."
+        )
+        yield Part("Ranking", text, [figure], list(_ranked(rows)))
     rows = tables.get("importance", ())
     figures = []
     for n, arm in enumerate(dict.fromkeys(row["arm"] for row in rows)):
         held = [row for row in rows if row["arm"] == arm][:FEATURES]
-        values = {row["feature"]: float(row["share"]) for row in held}
-        drawn = drawing.bars(values, "share of the trees' gain", f"importance{n}")
+        values = {row["feature"]: float(row["lost"]) for row in held}
+        drawn = drawing.bars(values, "pairwise accuracy lost", f"importance{n}")
         figures.append(_titled(arm, drawn))
     if figures:
-        yield Part("Feature importance", "", figures)
+        text = (
+            "By how much pairwise accuracy falls where one feature is shuffled within a workload, "
+            "the mean over landscapes; the first of each arm."
+        )
+        yield Part("Feature importance", text, figures)
 
 
-def _ranked(name: str, value: str) -> str:
-    if not value or name in ("landscape", "arm", "rows", "seeds", "metric"):
-        return value or "-"
-    return _number(value)
+def _learning(rows: Sequence[Row], metric: str) -> Panel:
+    lines = []
+    for arm in dict.fromkeys(row["arm"] for row in rows):
+        held = [r for r in rows if (r["arm"], r["metric"]) == (arm, metric) and r["median"]]
+        sizes = [float(row["rows"]) if row["rows"] != "all" else None for row in held]
+        known = [size for size in sizes if size is not None]
+        x = [2 * max(known, default=500.0) if size is None else size for size in sizes]
+        parts = ([float(row[name]) for row in held] for name in ("median", "low", "high"))
+        lines += [Line(arm, x, *parts)] if held else []
+    return Panel("rows (all at the right)", metric, lines, log_x=True)
+
+
+def _ranked(rows: Sequence[Row]) -> Iterator[Grid]:
+    for size in dict.fromkeys(row["rows"] for row in rows):
+        held = [row for row in rows if row["rows"] == size]
+        metrics = list(dict.fromkeys(row["metric"] for row in held))
+        cells: dict[tuple[str, str], dict[str, Row]] = {}
+        for row in held:
+            cells.setdefault((row["landscape"], row["arm"]), {})[row["metric"]] = row
+        found = [
+            [*names, *(f"{_number(by[m]['median'])} {_interval(by[m], _number)}" for m in metrics)]
+            for names, by in cells.items()
+        ]
+        yield Grid([f"{size} rows", "arm", *metrics], found, 2)
 
 
 def _predictions(folder: Folder, config: Mapping[str, Any]) -> Iterator[Part]:
-    """Yield what scores promised against what was measured, for arms whose model learns."""
+    """Yield what scores promised against what was measured, for arms that have a model."""
     points: dict[str, tuple[list[float], list[float]]] = {}
     ranks = []
-    learning = [name for name, arm in config["arms"].items() if arm["model"]]
-    for arm in learning:
-        predicted, measured = _predicted(folder, arm)
-        if len(predicted) > 1:
-            points[arm] = predicted, measured
-            rank = spearman(-np.array(predicted), -np.array(measured))
-            ranks.append([arm, str(len(predicted)), _number(rank)])
+    for arm in (name for name, held in config["arms"].items() if held["cost_model"] != "none"):
+        expected, measured = _predicted(folder, arm)
+        if len(expected) > 1:
+            points[arm] = expected, measured
+            rank = spearman(-np.array(expected), -np.array(measured))
+            ranks.append([arm, str(len(expected)), _number(rank)])
     if not points:
         return
-    drawn = dict(list(points.items())[:DRAWN])
-    figure = drawing.scatter(drawn, "expected when proposed, us", "measured, us", "predicted")
-    text = (
+    drawn = list(points.items())[:DRAWN]
+    figures = [
+        drawing.scatter(dict(drawn[n : n + 2]), "expected, us", "measured, us", f"predicted{n}")
+        for n in range(0, len(drawn), 2)
+    ]
+    searched = (
         "What the model expected of a candidate when it was proposed (score as a time, optimism "
         "and the chance to fail included), and what it took. Only candidates that the model chose."
     )
+    ranked = "What scores come to as times, and what was measured: the most rows, the first seed."
+    text = searched if config["kind"] == "search" else ranked
     grid = Grid(["arm", "candidates", "Spearman"], ranks)
-    yield Part("Expected against measured", text, [figure], [grid])
+    yield Part("Expected against measured", text, figures, [grid])
 
 
 def _predicted(folder: Folder, arm: str) -> tuple[list[float], list[float]]:
-    predicted, measured = [], []
+    expected: list[float] = []
+    measured: list[float] = []
     for name in folder.runs():
         if name.arm != arm:
             continue
         head, *lines = folder.read_run(name)
         for line in lines:
-            if line.get("origin") in ("evolution", "polish") and line["us"] is not None:
-                predicted.append(head["roof_us"] * math.exp(-line["score"]))
+            if line["kind"] == "predictions":
+                expected += line["expected_us"]
+                measured += line["us"]
+            elif line.get("origin") in CHOSEN and line["us"] is not None:
+                expected.append(head["roof_us"] * math.exp(-line["score"]))
                 measured.append(line["us"])
-    return predicted, measured
+    return expected, measured
 
 
 def _failures(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:

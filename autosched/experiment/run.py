@@ -8,34 +8,38 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autosched.experiment.components import strategy_of
+from autosched.experiment.components import prior_of, strategy_of
 from autosched.experiment.curve import Curve
 from autosched.experiment.error import BadFolder
 from autosched.experiment.folder import RESOLVED, SUMMARY, VERSIONS, Folder, RunName
 from autosched.experiment.loader import make_landscape, open_landscape
 from autosched.experiment.outcomes import Outcomes
 from autosched.experiment.plan import Experiment, Place
+from autosched.experiment.ranking import rank
+from autosched.experiment.ranking_tables import ranking_tables
 from autosched.experiment.search import Run, search
 from autosched.experiment.summary import summary
 from autosched.experiment.tables import Results, tables
 from autosched.experiment.version import versions
 from autosched.spec import SpecError, yaml_file
+from cost_model.prior import Prior
+from cost_model.settings import BadPrior
 
 
 @dataclass(frozen=True)
 class RunDone:
-    """A run was done now: which, how many of how many are done, and its curve."""
+    """A run was done now: which, how many of how many are done, and its lines."""
 
     name: RunName
     done: int
     total: int
-    curve: Curve
+    lines: Sequence[Mapping[str, Any]]
 
 
 def run(
@@ -68,15 +72,19 @@ def run(
     for name, made in _made(experiment, folder, outcomes, missing, jobs):
         folder.append_timings([_timing(name, made)])
         done += 1
-        events(RunDone(name, done, len(wanted), Curve.of(name, made.lines)))
+        events(RunDone(name, done, len(wanted), made.lines))
     return tabulate(experiment, folder, outcomes)
 
 
 def tabulate(experiment: Experiment, folder: Folder, outcomes: Library) -> Mapping[str, Any]:
     """Write the tables and the summary of runs that are all there; return the summary."""
-    curves = {name: Curve.of(name, folder.read_run(name)) for name in run_names(experiment)}
     held = {place.name: outcomes.of(place) for place in experiment.places}
-    found = list(tables(Results(experiment, held, curves)))
+    runs = {name: folder.read_run(name) for name in run_names(experiment)}
+    if experiment.kind == "ranking":
+        found = list(ranking_tables(experiment, runs))
+    else:
+        curves = {name: Curve.of(name, lines) for name, lines in runs.items()}
+        found = list(tables(Results(experiment, held, curves)))
     for table in found:
         folder.write_table(table.name, table.columns, table.rows)
     predicted = any(outcomes.predicted for outcomes in held.values())
@@ -101,6 +109,7 @@ class Library:
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
         self._held: dict[str, Outcomes] = {}
+        self._priors: dict[str, Prior] = {}
 
     def of(self, place: Place) -> Outcomes:
         """Return the outcomes of ``place``. Raises SpecError, NoSketch."""
@@ -111,6 +120,15 @@ class Library:
     def others(self, place: Place) -> list[Outcomes]:
         """Return the outcomes of all other places."""
         return [self.of(other) for other in self._experiment.places if other.name != place.name]
+
+    def inherited(self, place: Place) -> Prior:
+        """Return what models inherit on ``place``. Raises SpecError."""
+        if place.name not in self._priors:
+            try:
+                self._priors[place.name] = prior_of(self.others(place))
+            except BadPrior as error:
+                raise SpecError(f"prior: others, for {place.name}: {error}") from error
+        return self._priors[place.name]
 
     def _load(self, place: Place) -> Outcomes:
         if place.spec is None:
@@ -177,10 +195,15 @@ def _made(
 def _one(experiment: Experiment, folder: Folder, outcomes: Library, name: RunName) -> Run:
     place = next(place for place in experiment.places if place.name == name.landscape)
     arm = next(arm for arm in experiment.arms if arm.name == name.arm)
-    held = outcomes.of(place)
-    others = outcomes.others(place) if arm.prior == "others" else []
-    strategy = strategy_of(arm, name.seed, held, others)
-    made = search(experiment, held, arm, name.seed, strategy)
+    held, informed = outcomes.of(place), arm.prior == "others"
+    inherited = outcomes.inherited(place) if informed and arm.inherits else None
+    if experiment.kind == "ranking":
+        others = outcomes.others(place) if experiment.ranking.held_out == "workload" else []
+        made = rank(experiment, held, others, arm, name.seed, inherited)
+    else:
+        others = outcomes.others(place) if informed else []
+        strategy = strategy_of(arm, name.seed, held, others, inherited)
+        made = search(experiment, held, arm, name.seed, strategy)
     folder.write_run(name, made.lines)
     return made
 

@@ -22,7 +22,7 @@ Device = Literal["replay", "model", "cuda"]
 #: of timing twice, and how finals choose. Of a ranking: how well scores order what a model has not
 #: seen, how that grows with rows, and which features count.
 SearchMetric = Literal["curves", "regret", "reach", "score", "failures", "noise", "finals"]
-RankingMetric = Literal["ranking", "importance", "failures", "noise"]
+RankingMetric = Literal["ranking", "importance"]
 #: What an arm knows before it starts: nothing, or what was recorded of the other landscapes.
 Prior = Literal["none", "others"]
 ArmName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+=-]{0,79}$")]

@@ -12,7 +12,8 @@ Data = dict[str, Any]
 
 
 def summary(experiment: Experiment, tables: Sequence[Table], *, predicted: bool) -> Data:
-    """Return by arm what it came to over all landscapes, at the last checkpoint of evaluations.
+    """Return by arm what it came to over all landscapes, at the last checkpoint of evaluations, or
+    ranked with the most rows.
 
     ``predicted`` says that times of some landscape are made up.
     """
@@ -25,7 +26,7 @@ def summary(experiment: Experiment, tables: Sequence[Table], *, predicted: bool)
         "predicted": predicted,
         "landscapes": [place.name for place in experiment.places],
         "seeds": len(experiment.seeds),
-        "trials": experiment.trials,
+        **({"trials": experiment.trials} if experiment.kind == "search" else {}),
         "arms": {arm.name: _of(arm.name, whole, held, experiment) for arm in experiment.arms},
     }
 
@@ -43,6 +44,11 @@ def _of(arm: str, whole: str, held: Mapping[str, Table], experiment: Experiment)
         within = found.setdefault("reach", {}).setdefault(f"{row['within']:g}", {})
         kept = [key for key in row if key not in ("landscape", "arm", "within")]
         within |= {key: finite(row[key]) for key in kept}
+    most = experiment.ranking.rows[-1]
+    for row in _rows(held, "ranking", arm, whole):
+        if row["rows"] == most:
+            ranks = found.setdefault("ranking", {"rows": most})
+            ranks[row["metric"]] = {key: finite(row[key]) for key in SPREAD}
     rows = [row for row in _rows(held, "failures", arm) if row["kind"] == "all"]
     if rows:
         found["failed"] = sum(r["failed"] for r in rows) / max(1, sum(r["trials"] for r in rows))
