@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Any
 
 from autosched.spec.task import Task
 from autosched.tune import strategies
 from autosched.tune.candidate import Key, key_of
-from autosched.tune.events import Event
+from autosched.tune.events import Event, LibraryTimed
 from autosched.tune.grid import Grid
 from autosched.tune.identity import ResumeRefused, differences, identity
 from autosched.tune.options import BadOptions, Options
@@ -20,8 +21,10 @@ from autosched.tune.predicted import PredictedTimes
 from autosched.tune.recorded import RecordedRun, plain
 from autosched.tune.replay import Verdict, replay
 from autosched.tune.result import TuningResult
+from autosched.tune.running import Running
 from autosched.tune.strategy import Strategy
-from autosched.tune.tuner import refuse_changed, tune
+from autosched.tune.suite import Member, stake_of
+from autosched.tune.tuner import prepare, refuse_changed, run_name, tune
 from cost_model import models
 from cost_model.model import CostModel
 from cost_model.settings import BadSettings
@@ -231,6 +234,23 @@ class Tuner:
         library = self.service.compare((), library=True, rounds=LIBRARY_ROUNDS).library
         return library.latency_us if isinstance(library, Timing) else None
 
+    def prepare(
+        self, log: LogWriter | None, events: Callable[[Event], None], run: str = ""
+    ) -> Running:
+        """Return the run for whoever drives it batch by batch; ``run`` is what the log calls it."""
+        return prepare(
+            self.task,
+            self.machine.target,
+            self.service,
+            self.strategy,
+            log,
+            self.wishes.options,
+            run=run,
+            resume=self.resume,
+            events=events,
+            predictions=self.predictions,
+        )
+
     def run(self, log: LogWriter | None, events: Callable[[Event], None]) -> TuningResult:
         """Search, and return all that was tried; see ``autosched.tune.tuner.tune``."""
         return tune(
@@ -279,6 +299,42 @@ def open_tuner(
         crew=crew,
     ) as service:
         yield Tuner(task, machine, wishes, service, strategy, predictions, resume)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One task of a suite, how it is searched, and the run to go on with."""
+
+    task: Task
+    wishes: Wishes
+    resume: RecordedRun | None = None
+
+
+@contextmanager
+def open_suite(
+    parts: Sequence[Part], machine: Machine, log: LogWriter | None, crew: Crew
+) -> Iterator[tuple[Member, ...]]:
+    """Yield the members of a suite, whose services open when wanted and close at the end."""
+    with ExitStack() as stack:
+        yield tuple(_member(part, machine, log, crew, stack) for part in parts)
+
+
+def _member(
+    part: Part, machine: Machine, log: LogWriter | None, crew: Crew, stack: ExitStack
+) -> Member:
+    task, wishes, resume = part.task, part.wishes, part.resume
+    started = run_name(task, wishes.options.seed, datetime.now(UTC))
+    name = resume.start.run if resume else started
+
+    def open_run(events: Callable[[Event], None]) -> Running:
+        tuner = stack.enter_context(open_tuner(task, machine, wishes, resume, crew))
+        running = tuner.prepare(log, events, name)
+        library_us = tuner.library_us()
+        if library_us is not None:
+            events(LibraryTimed(library_us))
+        return running
+
+    return Member(task, stake_of(task.workload, task.weight), name, open_run, resume)
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> UnknownName:

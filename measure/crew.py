@@ -1,4 +1,4 @@
-"""Processes that outlive one workload: builders, and a measuring worker between two of them.
+"""Processes that outlive one workload: builders, and a measuring worker for each device.
 
 Starting them takes seconds, tuning one workload of a suite hardly more. Knows nothing of what they
 are asked.
@@ -7,22 +7,22 @@ are asked.
 from __future__ import annotations
 
 from measure.builder import BuilderPool
-from measure.child import Child
 from measure.closing import Closing
-from measure.runner import start_worker
+from measure.seat import Seat
 
 
 class Crew(Closing):
-    """Serves one service after another, each started with what the one before has left.
+    """Serves services one after another, or side by side.
 
-    ``workers`` counts the builders, by default one a core. A context manager: at its end all
-    processes end. A worker that broke is not taken back.
+    ``workers`` counts the builders, by default one a core; ``module`` is what measuring workers
+    run. A context manager: at its end all processes end.
     """
 
-    def __init__(self, workers: int | None = None) -> None:
+    def __init__(self, workers: int | None = None, module: str = "measure.gpu_worker") -> None:
         self._workers = workers
+        self._module = module
         self._pool: BuilderPool | None = None
-        self._idle: Child | None = None
+        self._seats: dict[str, Seat] = {}
 
     def builders(self, timeout_s: float) -> BuilderPool:
         """Return the builders, from now on with ``timeout_s`` seconds for each build."""
@@ -31,20 +31,19 @@ class Crew(Closing):
         self._pool.timeout_s = timeout_s
         return self._pool
 
-    def worker(self) -> Child:
-        """Return the measuring worker that was left here, or start one."""
-        child, self._idle = self._idle, None
-        return child or start_worker()
-
-    def leave(self, worker: Child | None) -> None:
-        """Keep ``worker``, which holds no workload, for the next service."""
-        if self._idle is not None:
-            self._idle.close()
-        self._idle = worker
+    def seat(self, device: str) -> Seat:
+        """Return where those who measure on ``device`` take turns, a worker started there."""
+        name = "cuda:0" if device == "cuda" else device
+        if name not in self._seats:
+            self._seats[name] = Seat(self._module)
+        self._seats[name].start()
+        return self._seats[name]
 
     def close(self) -> None:
         """End every process. May be called again."""
-        self.leave(None)
+        for seat in self._seats.values():
+            seat.close()
+        self._seats.clear()
         if self._pool is not None:
             self._pool.close()
             self._pool = None

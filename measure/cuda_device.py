@@ -45,7 +45,7 @@ class CudaDevice(Closing):
         # The worker loads the most. The builders load while it takes the device.
         self._crew = crew or Crew(workers)
         self._own_crew = crew is None
-        worker = self._crew.worker()
+        seat = self._crew.seat(device)
         self._pool = self._crew.builders(build_timeout_s)
         try:
             self._runner = Runner(
@@ -55,7 +55,7 @@ class CudaDevice(Closing):
                 seeds=seeds,
                 timeout_s=timeout_s,
                 patience=patience,
-                child=worker,
+                seat=seat,
             )
         except BaseException:
             if self._own_crew:
@@ -102,14 +102,16 @@ class CudaDevice(Closing):
         )
         return found[0]
 
+    def drop(self) -> None:
+        """Give up what is pending."""
+        self._pipeline.drop()
+
     def close(self) -> None:
         """Leave the builders and the worker to the crew, or end them."""
         self._pipeline.close(self._runner.kill)
+        self._runner.close()
         if self._own_crew:
-            self._runner.close()
             self._crew.close()
-        else:
-            self._crew.leave(self._runner.release())
 
     def _measure(self, program: Program, built: Built, abort_above_us: float | None) -> Measurement:
         del built

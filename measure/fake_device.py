@@ -82,6 +82,9 @@ class FakeDevice(Closing):
         library_us = (self._library_us,) * rounds if library and self._library_us else None
         return judge(times, failures, library_us, None, (0,))
 
+    def drop(self) -> None:
+        """Do nothing: nothing is ever pending."""
+
     def close(self) -> None:
         """Do nothing."""
 

@@ -69,6 +69,10 @@ class ModelDevice(Closing):
         times = [() if isinstance(r, Failed) else (r.latency_us,) for r in results]
         return judge(times, failures, None, None, ())
 
+    def drop(self) -> None:
+        """Give up what is pending."""
+        self._pipeline.drop()
+
     def close(self) -> None:
         """Leave the builders to the crew, or end them."""
         self._pipeline.close()

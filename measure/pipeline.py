@@ -101,13 +101,12 @@ class Pipeline:
             self._ready.put(carry_out)
         outcome.result()
 
-    def close(self, interrupt: Callable[[], None] = lambda: None) -> None:
-        """Stop; what was pending raises Closed, and builds that have not begun are dropped.
+    def drop(self) -> None:
+        """Give up what is pending; builds that have not begun are dropped.
 
-        ``interrupt`` cuts short what is being measured; it is not called where nothing is.
+        What is being measured just now is measured to its end, for nobody.
         """
         with self._lock:
-            self._closed = True
             waiting = [wanted for group in self._waiting.values() for wanted in group]
             builds = list(self._builds.values())
             self._waiting.clear()
@@ -116,6 +115,15 @@ class Pipeline:
             build.cancel()
         for wanted in waiting:
             wanted.pending.fail(Closed("the device was closed before the result came"))
+
+    def close(self, interrupt: Callable[[], None] = lambda: None) -> None:
+        """Stop; what was pending raises Closed, and builds that have not begun are dropped.
+
+        ``interrupt`` cuts short what is being measured; it is not called where nothing is.
+        """
+        with self._lock:
+            self._closed = True
+        self.drop()
         if self._busy:
             interrupt()
         self._ready.put(None)
@@ -149,6 +157,8 @@ class Pipeline:
 
     def _finish(self, task: _Task) -> None:
         key = task.program.fingerprint
+        if key not in self._waiting:
+            return  # Given up, or measured for another who asked for it again.
         try:
             result = self._result(task)
         except CancelledError:

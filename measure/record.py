@@ -6,7 +6,7 @@ schedule stays plain data; whoever replays it checks it against the steps.
 Version 2 added a trial's ``conditions``, a failure's ``cause``, what a run's proposals depend on,
 and the kinds "resume" and "round". Lines of version 1 are read as what they are: nothing watched
 the device, the cause has no name, and the run cannot be resumed. Version 3 added the ``constant``
-inputs of evidence; before, there were none.
+inputs of evidence; before, there were none. Version 4 added the kind "suite".
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from measure.measurement import (
 )
 
 #: The version of the form that this module writes; it reads every one up to it.
-VERSION: Literal[3] = 3
-Version = Literal[1, 2, 3]
+VERSION: Literal[4] = 4
+Version = Literal[1, 2, 3, 4]
 _LARGEST = 1 << 53
 
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]
@@ -280,7 +280,30 @@ class StopRecord(_Line):
     provenance: Provenance
 
 
-AnyRecord = RunRecord | ResumeRecord | RoundRecord | TrialRecord | FinalRecord | StopRecord
+class SuiteRecord(_Line):
+    """Several runs begin, or go on, under one budget, and take turns from here on.
+
+    Whose turn it was is the order in which their "round" lines follow.
+    """
+
+    kind: Literal["suite"] = "suite"
+    version: Version = VERSION
+    #: What this record is called; the runs are those of ``runs``, some of which may never begin.
+    run: str
+    runs: tuple[str, ...]
+    weights: tuple[Annotated[float, Field(gt=0)], ...]
+    scheduler: str
+    #: What its choices depend on beside tasks and outcomes, as plain data.
+    settings: dict[str, Any]
+    #: Bounds on attempts of all runs together and on seconds from here on, where there are any.
+    total_trials: Count | None
+    budget_s: Annotated[float, Field(gt=0)] | None
+    provenance: Provenance
+
+
+AnyRecord = (
+    RunRecord | ResumeRecord | RoundRecord | TrialRecord | FinalRecord | StopRecord | SuiteRecord
+)
 _RECORDS: TypeAdapter[AnyRecord] = TypeAdapter(Annotated[AnyRecord, Field(discriminator="kind")])
 
 

@@ -79,6 +79,9 @@ class ReplayDevice(Closing):
             (),
         )
 
+    def drop(self) -> None:
+        """Do nothing: nothing is ever pending."""
+
     def close(self) -> None:
         """Do nothing."""
 

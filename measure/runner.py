@@ -1,4 +1,4 @@
-"""The parent's side of a measuring worker: one child per device, replaced whenever it breaks.
+"""The parent's side of measuring one workload: what is asked of a worker, and who is to blame.
 
 Knows nothing of builds. All calls come from one thread.
 """
@@ -9,30 +9,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from measure.builder import CAUSES
-from measure.child import Child, Lost
+from measure.child import Lost
 from measure.comparison import Comparison, judge
-from measure.gpu_lock import GpuLock
-from measure.job import (
-    Broken,
-    Compare,
-    Disagreed,
-    Identify,
-    Identity,
-    Measure,
-    Open,
-    Opened,
-    Release,
-    Released,
-    Rounds,
-)
+from measure.job import Broken, Compare, Measure, Open, Rounds
 from measure.measurement import Cause, Failed, Failure, Measurement
-from measure.service import BadReference, NoDevice, Patience
+from measure.seat import Seat
+from measure.service import NoDevice, Patience
 from search_space.program import Program
 from search_space.target import Target
 from search_space.workload import Workload
 
-#: Starting a worker loads torch, takes the device and evaluates the reference.
-START_TIMEOUT_S = 180.0
 #: The steps of a comparison answer for several entrants and make data.
 COMPARE_FACTOR = 6.0
 _Reply = Measurement | Rounds | Broken | Lost
@@ -41,9 +27,10 @@ _Reply = Measurement | Rounds | Broken | Lost
 class Runner:
     """Verifies and times programs of one workload on one device, in a child process.
 
-    ``timeout_s`` bounds each program. The GPU's lock is held from the opening to ``close``, over
-    every worker that comes and goes. ``child`` is a worker started before, see ``start_worker``.
-    Raises NoDevice when no worker can be started, GpuBusy and BadReference.
+    ``timeout_s`` bounds each program. ``seat`` is where the worker is, shared with others; without
+    one the runner has its own, and the GPU's lock is held from the opening to ``close``, over every
+    worker that comes and goes. Raises NoDevice when no worker can be started, GpuBusy and
+    BadReference.
     """
 
     def __init__(
@@ -56,19 +43,20 @@ class Runner:
         timeout_s: float = 10.0,
         module: str = "measure.gpu_worker",
         patience: Patience = Patience(),  # noqa: B008  frozen
-        child: Child | None = None,
+        seat: Seat | None = None,
     ) -> None:
         self._open = Open(workload, target, device, seeds)
         self._timeout_s = timeout_s
-        self._module = module
         self._patience = patience
-        self._child = child
-        self._lock: GpuLock | None = None
+        self._own_seat = seat is None
+        self._seat = seat or Seat(module)
         self._closed = False
+        self._seated = True
         try:
-            self.opened = self._start()
+            self.opened = self._seat.take(self._open, patience)
         except BaseException:
-            self.close()
+            if self._own_seat:
+                self._seat.close()
             raise
 
     def measure(self, program: Program, abort_above_us: float | None = None) -> Measurement:
@@ -110,80 +98,26 @@ class Runner:
         return _judged(programs, reply, left, failures, wanted, library_failure, seeds)
 
     def close(self) -> None:
-        """Kill the worker and leave the GPU to others. Nothing is measured afterwards."""
+        """Leave the worker to others, or end it if it is the runner's own. May be called again."""
         self._closed = True
-        self._drop()
-        if self._lock is not None:
-            self._lock.release()
-
-    def release(self) -> Child | None:
-        """Leave the GPU to others; return the worker, its memory freed, or None if it has broken.
-
-        Nothing is measured afterwards. The caller closes the worker.
-        """
-        child, healthy = self._child, False
-        if child is not None and not self._closed:
-            healthy = isinstance(child.ask(Release(), self._timeout_s), Released)
-        if healthy:
-            self._child = None
-        self.close()
-        return child if healthy else None
+        if not self._seated:
+            return
+        self._seated = False
+        if self._own_seat:
+            self._seat.close()
+        else:
+            self._seat.leave()
 
     def kill(self) -> None:
-        """Kill the worker from another thread for good; the call in progress then fails."""
+        """End the call in progress from another thread, its worker with it; none comes after it."""
         self._closed = True
-        child = self._child
-        if child is not None:
-            child.kill()
+        self._seat.kill(self._open)
 
     def _ask(self, request: Measure | Compare, timeout_s: float) -> _Reply:
-        if self._child is None:
-            self._start()
-        assert self._child is not None  # noqa: S101  _start raises or sets it
-        reply: _Reply = self._child.ask(request, timeout_s)
-        if isinstance(reply, Lost | Broken):
-            self._drop()
+        if self._closed:
+            raise NoDevice(f"{self._open.device}: it was closed")
+        reply: _Reply = self._seat.ask(self._open, request, timeout_s, self._patience)
         return reply
-
-    def _drop(self) -> None:
-        if self._child is not None:
-            self._child.close()
-            self._child = None
-
-    def _start(self) -> Opened:
-        """Start a worker and give it the workload; a second attempt, then NoDevice."""
-        detail = "it was closed"
-        for _ in range(0 if self._closed else 2):
-            self._child = self._child or start_worker(self._module)
-            reply = self._opening(self._child)
-            if isinstance(reply, Opened):
-                return reply
-            self._drop()
-            if isinstance(reply, Disagreed):
-                raise BadReference(reply.text)
-            detail = reply.detail
-            if isinstance(reply, Failed):
-                break
-        raise NoDevice(f"{self._open.device}: {detail}")
-
-    def _opening(self, child: Child) -> Opened | Disagreed | Failed | Lost:
-        """Ask which GPU it is, wait for its lock, and only then have work done on it."""
-        if self._lock is None:
-            identity: Identity | Failed | Lost = child.ask(
-                Identify(self._open.device), START_TIMEOUT_S
-            )
-            if not isinstance(identity, Identity):
-                return identity
-            if identity.uuid:
-                self._lock = GpuLock(identity.uuid)
-                self._lock.acquire(self._patience)
-        reply: Opened | Disagreed | Failed | Lost = child.ask(self._open, START_TIMEOUT_S)
-        return reply
-
-
-def start_worker(module: str = "measure.gpu_worker") -> Child:
-    """Start a measuring worker, which loads what it needs while its parent does other things."""
-    return Child(module, {"TRITON_INTERPRET": None})
 
 
 def _failure(lost: Lost, timeout_s: float) -> Failed:

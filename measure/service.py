@@ -137,6 +137,9 @@ class Service(Protocol):
         that fails is dropped and named.
         """
 
+    def drop(self) -> None:
+        """Give up what is pending: its results raise, and builds that have not begun never do."""
+
     def close(self) -> None:
         """End every process. Pending results raise. May be called again."""
 

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from statistics import median
 
 import torch
@@ -55,20 +56,28 @@ class Session:
     """A device, a workload and its data: what every request after Open works with.
 
     ``ours`` are the ids by which the driver knows this process, where an earlier session of it
-    has found them out. Raises NoGpu, and second_opinion.Disagreement.
+    has found them out. ``beside`` is another session on the same device, whose timer and guard
+    serve both. Raises NoGpu, and second_opinion.Disagreement.
     """
 
-    def __init__(self, request: Open, ours: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        request: Open,
+        ours: frozenset[int] = frozenset(),
+        beside: Session | None = None,
+    ) -> None:
         begun = time.monotonic()
         self.workload = request.workload
         self.target = request.target
         self.seeds = request.seeds
         self.device = usable(torch.device(request.device))
         torch.set_float32_matmul_precision("highest")
-        watch = GpuWatch(uuid_of(self.device)) if self.device.type == "cuda" else None
+        alone = beside is None or beside.device != self.device
+        cuda = self.device.type == "cuda"
+        watch = GpuWatch(uuid_of(self.device)) if cuda and alone else None
         others = watch.processes() if watch else frozenset[int]()
         self.ours = ours
-        if self.device.type == "cuda":
+        if cuda:
             torch.cuda.set_device(self.device)
         self.output = GuardedOutput(self.workload.output, self.device)
         placed = time.monotonic()
@@ -76,8 +85,11 @@ class Session:
         self.cases = self._cases()
         self.slots = Slots(self.cases[-1].inputs)
         filled = time.monotonic()
-        self._timer = GpuTimer(_l2_bytes(self.device)) if self.device.type == "cuda" else None
-        self.guard = self._guard(watch, others)
+        if beside is None or alone:
+            self._timer = GpuTimer(_l2_bytes(self.device)) if cuda else None
+            self.guard = self._guard(watch, others)
+        else:
+            self._timer, self.guard = beside._timer, beside.guard
         ready = time.monotonic()
         self._seconds = {"device": placed - begun, "data": filled - placed, "timer": ready - filled}
 
@@ -107,8 +119,9 @@ class Session:
             expected_us=expected_us(self.target) if here and self.target else None,
         )
 
+    @cached_property
     def opened(self) -> Opened:
-        """Say what this session runs on."""
+        """What this session runs on."""
         cuda = self.device.type == "cuda"
         return Opened(
             torch.cuda.get_device_name(self.device) if cuda else "",
@@ -118,6 +131,13 @@ class Session:
             _l2_bytes(self.device),
             self._seconds,
         )
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that the data of the workload take."""
+        cases = [(*case.inputs, case.expected, case.allowed) for case in self.cases]
+        held = [*self.slots.tensors, self.output.tensor, *(t for case in cases for t in case)]
+        return sum(tensor.untyped_storage().nbytes() for tensor in held)
 
     @property
     def timer(self) -> GpuTimer:

@@ -20,6 +20,7 @@ from measure.record import (
     RunRecord,
     StopRecord,
     Success,
+    SuiteRecord,
     TrialRecord,
 )
 
@@ -141,7 +142,7 @@ def stats_command(output: Output, log: Path) -> None:
 
 
 def _runs(records: Iterable[AnyRecord]) -> list[str]:
-    return list(dict.fromkeys(record.run for record in records))
+    return list(dict.fromkeys(r.run for r in records if not isinstance(r, SuiteRecord)))
 
 
 def _run_row(run: str, records: Iterable[AnyRecord]) -> dict[str, Any]:

@@ -89,6 +89,25 @@ def data(task: Task, machine: Machine, result: TuningResult, log: Path) -> dict[
     }
 
 
+def absent(task: Task, machine: Machine, stopped: str | None, log: Path) -> dict[str, Any]:
+    """Return the same of a task that was never started, as ``stopped`` came first."""
+    return {
+        "id": task.id,
+        "label": task.workload.label,
+        "key": task.workload.key,
+        "target": machine.target.name,
+        "device": machine.device,
+        "trials": 0,
+        "recorded": 0,
+        "failures": {},
+        "trials_per_s": 0.0,
+        "elapsed_s": 0.0,
+        "stopped": stopped,
+        "log": str(log),
+        "best": None,
+    }
+
+
 def _best(result: TuningResult, best: Best) -> dict[str, Any]:
     ratio = best.ratio_to_library
     library = result.comparison.library if result.comparison else None

@@ -176,7 +176,7 @@ def _record(
 def _run_to_resume(output: Output, task: Task, machine: Machine, log: Path) -> RecordedRun | None:
     if not log.exists():
         return None
-    return find_runs(output, log, (task,), machine.target)[0]
+    return find_runs(output, log, (task,), machine.target).runs[0]
 
 
 def _strategy(task: Task, machine: Machine, rule: Rule, schedules: int) -> Strategy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,11 @@ from autosched.spec import SpecError, from_data
 from autosched.tune.identity import ResumeRefused
 from autosched.tune.recorded import RecordedRun, plain, runs
 from autosched.tune.replay import Verdict
+from autosched.tune.scheduler import Stake
+from autosched.tune.suite import stake_of
+from autosched.tune.turns import TurnsVerdict, replay_turns
 from measure.log import LogContents, read
+from measure.record import SuiteRecord
 from search_space.rules import NoSketch
 
 
@@ -75,7 +80,8 @@ def command(ctx: click.Context, /, output: Output, log: Path) -> None:
     for damage in contents.damage:
         output.say(f"{log}:{damage.line}: {damage.reason}; skipped")
     equal = True
-    for row in _rows(log, contents):
+    rows: Iterator[Row | TurnsRow] = chain(_rows(log, contents), _turns(log, contents))
+    for row in rows:
         equal &= row.equal
         if output.json:
             output.value(row.to_data())
@@ -84,12 +90,61 @@ def command(ctx: click.Context, /, output: Output, log: Path) -> None:
     ctx.exit(ExitCode.DONE if equal else ExitCode.NO)
 
 
+@dataclass(frozen=True)
+class TurnsRow:
+    """One session in which runs took turns, and what came of choosing again."""
+
+    verdict: TurnsVerdict
+
+    @property
+    def equal(self) -> bool:
+        """Was every turn given to the same run?"""
+        return self.verdict.equal
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the row as plain data."""
+        verdict = self.verdict
+        return {
+            "suite": plain(verdict.suite.run),
+            "scheduler": plain(verdict.suite.scheduler),
+            "runs": [plain(run) for run in verdict.suite.runs],
+            "turns": verdict.turns,
+            "equal": verdict.equal,
+            "difference": verdict.difference and plain(verdict.difference),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield the row as lines for people."""
+        data = self.to_data()
+        state = "equal" if self.equal else "different"
+        turns = f"{data['turns']} turn{'' if data['turns'] == 1 else 's'}"
+        yield f"{state}  {len(data['runs'])} runs by {data['scheduler']}: {turns}, {data['suite']}"
+        if not self.equal:
+            yield f"  {data['difference']}"
+
+
+def _turns(log: Path, contents: LogContents) -> Iterator[TurnsRow]:
+    if any(isinstance(record, SuiteRecord) for record in contents.records):
+        stakes = {run.start.run: _stake(log, run) for run in runs(contents.records)}
+        for verdict in replay_turns(contents.records, stakes):
+            yield TurnsRow(verdict)
+
+
+def _stake(log: Path, run: RecordedRun) -> Stake:
+    try:
+        task = from_data(f"{log}: run {plain(run.start.run)}", run.start.spec)
+    except SpecError:
+        return Stake()
+    return stake_of(task.workload, 1.0)
+
+
 def _rows(log: Path, contents: LogContents) -> Iterator[Row]:
     held = runs(contents.records)
     for run in held:
         yield _row(log, run)
     known = {run.start.run for run in held}
-    for name in dict.fromkeys(r.run for r in contents.records if r.run not in known):
+    lost = (r for r in contents.records if not isinstance(r, SuiteRecord) and r.run not in known)
+    for name in dict.fromkeys(r.run for r in lost):
         trials = sum(trial.run == name for trial in contents.trials)
         yield Row(plain(name), None, "-", Verdict(trials, 0, "its first line cannot be read"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from autosched.cli.output import Output
@@ -10,12 +11,31 @@ from autosched.spec import Task
 from autosched.tune.identity import ResumeRefused
 from autosched.tune.recorded import RecordedRun, last_run, plain, runs
 from measure.log import read
+from measure.record import AnyRecord, SuiteRecord
 from search_space.target import Target
 
 
-def find_runs(
-    output: Output, log: Path, tasks: Sequence[Task], target: Target
-) -> tuple[RecordedRun | None, ...]:
+@dataclass(frozen=True)
+class Found:
+    """For each task the run to go on with, and all that the log holds."""
+
+    runs: tuple[RecordedRun | None, ...]
+    records: tuple[AnyRecord, ...] = ()
+
+    @staticmethod
+    def nothing(tasks: Sequence[Task]) -> Found:
+        """Return what is found where nothing is looked for."""
+        return Found((None,) * len(tasks))
+
+    @property
+    def suite(self) -> SuiteRecord | None:
+        """How several of the runs last took turns, if they did."""
+        names = {run.start.run for run in self.runs if run is not None}
+        suites = [r for r in self.records if isinstance(r, SuiteRecord) and names & {*r.runs}]
+        return suites[-1] if suites and len(self.runs) > 1 else None
+
+
+def find_runs(output: Output, log: Path, tasks: Sequence[Task], target: Target) -> Found:
     """Return for each task the last run in ``log`` of its workload, for ``target``.
 
     Tasks without one are started, if another has one: several tasks are one wish, and it was
@@ -33,7 +53,7 @@ def find_runs(
     for task, run in zip(tasks, found, strict=True):
         if run is None:
             output.say(f"{_label(task)}: {log} holds no run of it for {target.name}: started")
-    return found
+    return Found(found, contents.records)
 
 
 def say_found(output: Output, log: Path, run: RecordedRun, trials: int) -> None:

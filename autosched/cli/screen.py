@@ -20,6 +20,7 @@ from autosched.tune.events import (
     Event,
     FinalsDone,
     FinalsStarted,
+    LibraryTimed,
     Progress,
     RoundDone,
     RoundStarted,
@@ -52,6 +53,8 @@ def advance(view: View, event: Event) -> View:
         case RunStarted(label, device):
             gpu = device.gpu_name or f"a model of {device.target_name}"
             return replace(view, label=label, device=gpu, phase="searching")
+        case LibraryTimed(latency_us):
+            return replace(view, library_us=latency_us)
         case RoundStarted(number, _):
             return replace(view, round=number)
         case TrialDone(trial, candidate, _, improved, progress):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,18 +11,19 @@ import click
 
 from autosched import assemble
 from autosched.assemble import Machine, Wishes
-from autosched.cli import outcome
 from autosched.cli.exit_code import ExitCode
 from autosched.cli.output import Output, with_output
-from autosched.cli.resume import find_runs, say_found
+from autosched.cli.report import show
+from autosched.cli.resume import Found, find_runs, say_found
 from autosched.cli.screen import screen
+from autosched.cli.sharing import Sharing, share
 from autosched.spec import Task, load
+from autosched.tune import scheduler as schedulers
 from autosched.tune.options import EFFORTS
 from autosched.tune.recorded import RecordedRun
 from autosched.tune.result import TuningResult
 from measure.crew import Crew
 from measure.log import LogWriter
-from measure.measurement import Failed
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,14 @@ class Flags:
     seed: int | None = None
     strategy: str | None = None
     cost_model: str | None = None
+    total_trials: int | None = None
 
     def wishes(self, spec: Any, then: Wishes | None = None) -> Wishes:
         """Return how to search: flags first, then what the spec's file says, then defaults.
 
-        An effort given as a flag also sets aside the bounds that the file gives. ``then`` is how
-        a run that goes on was searched: its options take the place of defaults.
+        An effort given as a flag also sets aside the bounds that the file gives. A bound on the
+        trials of all workloads stands in for one on those of each. ``then`` is how a run that goes
+        on was searched: its options take the place of defaults.
         """
         effort = self.effort or spec.get("effort")
         preset = EFFORTS[effort or "normal"] if effort or then is None else then.options
@@ -51,7 +53,7 @@ class Flags:
         options = replace(
             preset,
             **_given(
-                trials=_first(self.trials, file.get("trials")),
+                trials=_first(self.trials, file.get("trials"), self.total_trials),
                 budget_s=self.budget_s,
                 early_stopping=_first(self.early_stopping, file.get("early_stopping")),
                 seed=_first(self.seed, spec.get("seed")),
@@ -105,14 +107,27 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
     help="What measures; auto takes a GPU if there is one.",
 )
 @click.option("--target", metavar="NAME", help="Hardware data to tune for.  [default: the GPU's]")
-@click.option("--trials", metavar="N", type=_POSITIVE, help="Attempts, failures included.")
+@click.option(
+    "--trials", metavar="N", type=_POSITIVE, help="Attempts for each workload, failures included."
+)
 @click.option(
     "--budget-seconds",
     "budget_s",
     envvar="AUTOSCHED_TUNE_BUDGET_SECONDS",
     metavar="S",
     type=_SECONDS,
-    help="Propose nothing more after this long.",
+    help="Propose nothing more after this long; of several workloads, all together.",
+)
+@click.option(
+    "--total-trials",
+    metavar="N",
+    type=_POSITIVE,
+    help="Attempts of all workloads together, which take turns.",
+)
+@click.option(
+    "--scheduler",
+    type=click.Choice(schedulers.NAMES),
+    help="How workloads take turns.  [default: gradient under one bound, else sequential]",
 )
 @click.option(
     "--effort", type=click.Choice(list(EFFORTS)), help="Sets what is not given.  [default: normal]"
@@ -145,6 +160,8 @@ def command(
     device: str,
     target: str | None,
     resume: bool,
+    total_trials: int | None,
+    scheduler: str | None,
     **flags: Any,
 ) -> None:
     """Search for the best schedule of every workload of SPEC... and log every attempt.
@@ -155,24 +172,41 @@ def command(
     tasks = [task for spec in specs for task in load(spec)]
     machine = assemble.choose_machine(device, target)
     output.say(machine.reason)
-    given = Flags(**flags)
-    nothing = (None,) * len(tasks)
-    runs = find_runs(output, log, tasks, machine.target) if resume else nothing
-    wishes = [_wishes(given, task, run) for task, run in zip(tasks, runs, strict=True)]
-    if len(tasks) > 1:
-        _refuse_first(tasks, machine, wishes, runs)
-    failed = False
+    several = len(tasks) > 1
+    sharing = Sharing(total_trials, scheduler, flags.pop("budget_s") if several else None)
+    found = find_runs(output, log, tasks, machine.target) if resume else Found.nothing(tasks)
+    sharing = sharing.after(found.suite)
+    given = Flags(**flags, total_trials=sharing.total_trials)
+    wishes = [_wishes(given, task, run) for task, run in zip(tasks, found.runs, strict=True)]
+    if several:
+        _refuse_first(tasks, machine, wishes, found.runs)
     with LogWriter(log) as writer, Crew() as crew:
-        for task, wish, run in zip(tasks, wishes, runs, strict=True):
-            if run is not None:
-                say_found(output, log, run, wish.options.trials)
-            result = tune_one(output, task, machine, wish, writer, run, crew)
-            show(output, task, machine, result, log)
-            if result.interrupted:
-                output.say(f"interrupted: the best so far is kept in {log}")
-                ctx.exit(ExitCode.INTERRUPTED)
-            failed |= result.best is None
-    ctx.exit(ExitCode.NOTHING_VALID if failed else ExitCode.DONE)
+        if sharing.wished:
+            ctx.exit(share(output, tasks, machine, wishes, found, sharing, writer, crew))
+        ctx.exit(_one_by_one(output, tasks, machine, wishes, found, writer, crew))
+
+
+def _one_by_one(
+    output: Output,
+    tasks: Sequence[Task],
+    machine: Machine,
+    wishes: Sequence[Wishes],
+    found: Found,
+    writer: LogWriter,
+    crew: Crew,
+) -> ExitCode:
+    """Give each workload a whole run of its own, and say how it went."""
+    failed = False
+    for task, wish, run in zip(tasks, wishes, found.runs, strict=True):
+        if run is not None:
+            say_found(output, writer.path, run, wish.options.trials)
+        result = tune_one(output, task, machine, wish, writer, run, crew)
+        show(output, task, machine, result, writer.path)
+        if result.interrupted:
+            output.say(f"interrupted: the best so far is kept in {writer.path}")
+            return ExitCode.INTERRUPTED
+        failed |= result.best is None
+    return ExitCode.NOTHING_VALID if failed else ExitCode.DONE
 
 
 def _wishes(given: Flags, task: Task, run: RecordedRun | None) -> Wishes:
@@ -206,26 +240,3 @@ def tune_one(
         screen(output, tuner.library_us()) as listener,
     ):
         return tuner.run(writer, listener)
-
-
-def show(output: Output, task: Task, machine: Machine, result: TuningResult, log: Path) -> None:
-    """Say what a run found; why nothing was found is no data."""
-    if output.json:
-        output.value(outcome.data(task, machine, result, log))
-    elif result.best is not None:
-        output.text("\n".join(outcome.lines(machine, result, result.best, log)))
-    if result.best is None:
-        click.echo(f"autosched: {_nothing(task, result)}", err=True)
-
-
-def _nothing(task: Task, result: TuningResult) -> str:
-    label = task.workload.label or task.id
-    failures = [t.measurement for t in result.trials if isinstance(t.measurement, Failed)]
-    if not failures:
-        return f"{label}: no schedule was tried ({result.stopped})"
-    counts = Counter(f"{failure.kind}: {failure.detail}" for failure in failures)
-    (commonest, count), *_ = counts.most_common(1)
-    return (
-        f"{label}: no valid schedule in {len(result.trials)} trials "
-        f"({outcome.census(result)}); {count} times: {commonest}"
-    )

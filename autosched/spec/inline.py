@@ -17,6 +17,7 @@ _OP = re.compile(r"([A-Za-z][A-Za-z0-9_]*):")
 _INTEGER = re.compile(r"-?[0-9]{1,30}")
 #: Fields that may give a number for each spatial dimension, or a pair.
 PER_DIMENSION = ("stride", "pad", "dilation", "output_pad")
+_DECIMAL = re.compile(r"[0-9]{1,12}\.[0-9]{1,12}")
 _WORDS: dict[str, bool] = {"true": True, "false": False}
 
 
@@ -77,4 +78,6 @@ def _value(name: str, text: str) -> object:
         return [word.strip() for word in re.split(r"\+(?=\s*[A-Za-z])", text)] if text else []
     if _INTEGER.fullmatch(text):
         return int(text)
+    if name == "weight" and _DECIMAL.fullmatch(text):
+        return float(text)
     return _WORDS.get(text, text)

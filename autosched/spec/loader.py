@@ -12,7 +12,7 @@ from autosched.spec import inline, yaml_file
 from autosched.spec.document import Document, Path
 from autosched.spec.error import SpecError
 from autosched.spec.explain import explain
-from autosched.spec.schema import ExpressionFields, OperatorFields, SpecFields
+from autosched.spec.schema import LABELS, ExpressionFields, OperatorFields, SpecFields
 from autosched.spec.task import Task
 from autosched.te.error import IllegalExpression
 
@@ -91,10 +91,10 @@ def _task(
         workload = fields.workload()
     except IllegalExpression as error:
         raise document.error((*path, *error.path), error.fact, offset=error.offset) from error
-    given = fields.model_dump(exclude_unset=True, exclude={"id", "source", "tags"})
+    given = fields.model_dump(exclude_unset=True, exclude=set(LABELS))
     name = fields.id or _default_id(document)
     where, tags = document.where(path), tuple(fields.tags)
-    return Task(name, workload, where, fields.source, tags, given, options)
+    return Task(name, workload, where, fields.source, tags, given, options, fields.weight)
 
 
 def _default_id(document: Document) -> str:

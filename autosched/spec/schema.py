@@ -39,10 +39,20 @@ class _Fields(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+Weight = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+
+
 class _Labelled(_Fields):
     id: Identifier | None = Field(None, description="what tables and --only call it")
     source: str | None = Field(None, description="where the shape comes from")
     tags: Tags = Field(default_factory=list, description="groups that a report gives means over")
+    weight: Weight = Field(
+        1.0, description="how often it runs, for tasks that are tuned under one budget"
+    )
+
+
+#: What a spec says of a workload beside the workload itself.
+LABELS = frozenset(_Labelled.model_fields)
 
 
 class OperatorFields(_Labelled):
@@ -145,7 +155,7 @@ class _ConvolutionFields(OperatorFields):
 
     def workload(self) -> Workload:
         """Return the workload; raises IllegalExpression."""
-        skipped = {"op", "id", "source", "tags", "strides", "alignment_bytes"}
+        skipped = {*LABELS, "op", "strides", "alignment_bytes"}
         given = {
             name: getattr(self, name) for name in type(self).model_fields if name not in skipped
         }

@@ -16,7 +16,8 @@ class Task:
     ``where`` is its place ("file:line:column" or "argument:1"), ``source`` what the spec says of
     the shape's origin, ``tags`` the groups that a report gives means over. ``spec`` holds the
     fields that state the workload; ``options`` those of ``trials``, ``seed``, ``early_stopping``,
-    ``timeout_s`` and ``effort`` that the spec gives.
+    ``timeout_s`` and ``effort`` that the spec gives. ``weight`` says how much its time counts
+    beside that of other tasks.
     """
 
     id: str
@@ -26,6 +27,7 @@ class Task:
     tags: tuple[str, ...] = ()
     spec: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    weight: float = 1.0
 
     @property
     def op(self) -> Mapping[str, Any] | None:

@@ -11,9 +11,9 @@ from measure.comparison import Comparison
 from measure.measurement import Measurement
 from measure.service import DeviceInfo
 
-#: Why a run ended: all trials done, time spent, no gain for long, nothing new to propose, or
-#: the user's wish.
-Stop = Literal["trials", "budget", "early stopping", "exhausted", "interrupted"]
+#: Why a run ended: all trials done, its own or those of all tasks of a command; time spent; no gain
+#: for long; nothing new to propose; or the user's wish.
+Stop = Literal["trials", "total trials", "budget", "early stopping", "exhausted", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,13 @@ class RunStarted:
     device: DeviceInfo
     trials: int
     recorded: int = 0
+
+
+@dataclass(frozen=True)
+class LibraryTimed:
+    """What the search is up against, in microseconds."""
+
+    latency_us: float
 
 
 @dataclass(frozen=True)
@@ -93,4 +100,13 @@ class RunDone:
     progress: Progress
 
 
-Event = RunStarted | RoundStarted | TrialDone | RoundDone | FinalsStarted | FinalsDone | RunDone
+Event = (
+    RunStarted
+    | LibraryTimed
+    | RoundStarted
+    | TrialDone
+    | RoundDone
+    | FinalsStarted
+    | FinalsDone
+    | RunDone
+)

@@ -7,10 +7,13 @@ from rich.console import Console
 
 from autosched.cli.output import Output
 from autosched.cli.screen import View, advance, screen, table
+from autosched.cli.suite_screen import SuiteView
+from autosched.cli.suite_screen import table as suite_table
 from autosched.te.operators import matmul
 from autosched.tune.candidate import Candidate
 from autosched.tune.events import (
     FinalsStarted,
+    LibraryTimed,
     Progress,
     RoundDone,
     RoundStarted,
@@ -18,6 +21,7 @@ from autosched.tune.events import (
     RunStarted,
     TrialDone,
 )
+from autosched.tune.suite import Bounds
 from measure.measurement import Timed, Timing
 from measure.service import DeviceInfo
 from search_space.rules import sketches
@@ -90,3 +94,20 @@ def test_quiet_says_nothing(capsys):
         for event in EVENTS:
             listen(event)
     assert capsys.readouterr() == ("", "")
+
+
+def test_tasks_side_by_side():
+    view = SuiteView(("one", "two", "three"), Bounds(96, 60.0), "gradient", 100.0)
+    for event in [EVENTS[0], LibraryTimed(22.0), *EVENTS[1:4]]:
+        view.advance(1, event)
+    view.advance(2, EVENTS[0])
+    stream = io.StringIO()
+    Console(file=stream, width=120).print(suite_table(view, 107.0))
+    assert [re.split(r" {2,}", line.rstrip()) for line in stream.getvalue().splitlines()] == [
+        ["workload", "turns", "trials", "failed", "best", "state"],
+        ["one", "0", "0", "0", "-", "not started"],
+        ["two", "1", "40", "3", "20 us (1.100 of the library's speed)", "searching"],
+        ["three", "0", "0", "0", "-", "searching"],
+        ["gradient: turn 1, 40 of 96 trials, 7 s of 1:00"],
+    ]
+    assert drawn(view.views[0]) == ["  on , not started"]

@@ -249,8 +249,8 @@ RAW = LINES[3][len(b'{"crc":"01234567","rec":') : -2]
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
-        (RAW.replace(b'"version":3', b'"version":4'), "version 4 is of a later autosched"),
-        (RAW.replace(b'"version":3', b'"version":"1"'), "version"),
+        (RAW.replace(b'"version":4', b'"version":5'), "version 5 is of a later autosched"),
+        (RAW.replace(b'"version":4', b'"version":"1"'), "version"),
         (RAW.replace(b'"trials":2', b'"trials":2,"trials":2'), "the key 'trials' occurs twice"),
         (RAW.replace(b'"seed":0', b'"seed":0,"seed":1'), "the key 'seed' occurs twice"),
         (RAW.replace(b'"trials":2', b'"trials":2,"more":1'), "more: Extra inputs"),

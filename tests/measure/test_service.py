@@ -158,6 +158,22 @@ def test_closing_ends_what_is_pending(pipeline: Pipeline) -> None:
         pipeline.submit([program(2)], None, None)
 
 
+def test_what_is_dropped_is_measured_for_nobody(
+    pipeline: Pipeline, pool: HandPool, measured: list[int]
+) -> None:
+    pending = pipeline.submit([program(1), program(2)], None, None)
+    dropped = pool.futures[1]
+    pipeline.drop()
+    with pytest.raises(Closed):
+        pending.results(30)
+    assert dropped.cancelled()
+    again = pipeline.submit([program(1), program(3)], None, None)
+    pool.finish(3)
+    pool.finish(1)
+    assert times(again) == [1, 3]
+    assert measured == [3, 1]
+
+
 def test_actions_run_in_the_measuring_thread(pipeline: Pipeline) -> None:
     names: list[str] = []
     pipeline.run(lambda: names.append(threading.current_thread().name))

@@ -10,7 +10,8 @@ import hand_kernels as kernels
 import hostile_kernels as hostile
 
 from measure import cuda_device
-from measure.runner import Runner, start_worker
+from measure.crew import Crew
+from measure.runner import Runner
 from measure.service import Patience, Service, open_service
 from search_space import target as targets
 from search_space.program import Program
@@ -45,8 +46,7 @@ def open_gpu(wait_s: float | None = None, on_wait: Callable[[str], None] | None 
         return open_service(
             WORKLOAD, H200, DEVICE, timeout_s=TIMEOUT_S, wait_s=wait_s, on_wait=on_wait
         )
-    cuda_device.start_worker = partial(start_worker, "cpu_worker")  # type: ignore[assignment]
-    cuda_device.Runner = partial(Runner, module="cpu_worker")  # type: ignore[assignment,misc]
+    cuda_device.Crew = partial(Crew, module="cpu_worker")  # type: ignore[assignment,misc]
     patience = Patience(wait_s, on_wait)
     return cuda_device.CudaDevice(
         WORKLOAD, H200, DEVICE, workers=1, timeout_s=TIMEOUT_S, patience=patience
