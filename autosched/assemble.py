@@ -16,6 +16,7 @@ from autosched.tune.candidate import Key, key_of
 from autosched.tune.events import Event, LibraryTimed
 from autosched.tune.grid import Grid
 from autosched.tune.identity import ResumeRefused, differences, identity
+from autosched.tune.nearest import nearest
 from autosched.tune.options import BadOptions, Options
 from autosched.tune.predicted import PredictedTimes
 from autosched.tune.recorded import RecordedRun, plain
@@ -26,6 +27,7 @@ from autosched.tune.strategy import Strategy
 from autosched.tune.suite import Member, stake_of
 from autosched.tune.tuner import prepare, refuse_changed, run_name, tune
 from cost_model import models
+from cost_model.dataset import Observation
 from cost_model.model import CostModel
 from cost_model.settings import BadSettings
 from measure.crew import Crew
@@ -34,7 +36,7 @@ from measure.log import LogWriter
 from measure.measurement import Timing
 from measure.service import BUILD_TIMEOUT_S, NoDevice, Service, open_service
 from search_space import target as targets
-from search_space.rules import sketches
+from search_space.rules import NoSketch, sketches
 from search_space.target import Target
 from search_space.workload import Workload
 
@@ -210,6 +212,18 @@ def make_strategy(workload: Workload, target: Target, wishes: Wishes) -> Strateg
     return strategies.make(
         wishes.strategy, grids, target, model, seed, settings, nearest=wishes.nearest
     )
+
+
+def nearest_to(
+    workload: Workload, target: Target, observations: Sequence[Observation]
+) -> tuple[Key, ...]:
+    """Return schedules of ``workload`` that did well for the nearest of what was observed; none
+    where no rule suits it."""
+    try:
+        grids = [Grid(sketch, target) for sketch in sketches(workload, target)]
+    except NoSketch:
+        return ()
+    return nearest(observations, grids)
 
 
 @dataclass(frozen=True)

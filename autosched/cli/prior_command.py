@@ -8,14 +8,9 @@ from pathlib import Path
 import click
 
 from autosched import assemble
+from autosched.cli.earlier_files import read_all
 from autosched.cli.exit_code import ExitCode
 from autosched.cli.output import Output, with_output
-from autosched.landscape.form import SUFFIX as LANDSCAPE
-from autosched.landscape.landscape import load
-from autosched.tune import earlier
-from autosched.tune.earlier import Earlier
-from measure.log import read
-from search_space.target import Target
 
 
 @click.group("prior")
@@ -57,9 +52,7 @@ def build(
     from cost_model.dataset import build as gathered
 
     chosen = assemble.choose_target(target)
-    found = Earlier((), 0)
-    for name in inputs:
-        found += _read(output, name, chosen)
+    found = read_all(output, inputs, chosen)
     kept = [one for one in found.observations if one.sketch.workload.key not in without]
     made = prior.build(gathered(kept, chosen), chosen.name, threads=os.cpu_count() or 1)
     data = prior.to_bytes(made)
@@ -82,18 +75,3 @@ def build(
             f"{len(data) / 1024:.0f} KiB, digest {made.digest}; {found.left_out} left out"
         )
     ctx.exit(ExitCode.DONE)
-
-
-def _read(output: Output, name: str, target: Target) -> Earlier:
-    """Return what a log, a file of a landscape or a shipped landscape tells."""
-    path = Path(name)
-    if path.exists() and not name.endswith(LANDSCAPE):
-        contents = read(path)
-        for damage in contents.damage:
-            output.say(f"{path}:{damage.line}: {damage.reason}; skipped")
-        return earlier.of_log(contents.records, target)
-    landscape = load(name)
-    if landscape.target.name != target.name:
-        output.say(f"{name}: of {landscape.target.name}, not of {target.name}; skipped")
-        return Earlier((), len(landscape.points))
-    return earlier.of_landscape(landscape)

@@ -11,6 +11,7 @@ import click
 
 from autosched import assemble
 from autosched.assemble import Machine, Wishes
+from autosched.cli.earlier_files import read_all
 from autosched.cli.exit_code import ExitCode
 from autosched.cli.output import Output, with_output
 from autosched.cli.report import show
@@ -147,6 +148,12 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 @click.option("--strategy", type=click.Choice(assemble.STRATEGIES), help="[default: evolution]")
 @click.option("--cost-model", type=click.Choice(assemble.COST_MODELS), help="[default: xgboost]")
 @click.option(
+    "--nearest",
+    metavar="INPUT",
+    multiple=True,
+    help="Start from what did well for the nearest workloads of this log or landscape; repeatable.",
+)
+@click.option(
     "--resume", is_flag=True, help="Go on with the last run of SPEC in LOG; --trials is its total."
 )
 @with_output
@@ -160,6 +167,7 @@ def command(
     device: str,
     target: str | None,
     resume: bool,
+    nearest: tuple[str, ...],
     total_trials: int | None,
     scheduler: str | None,
     **flags: Any,
@@ -178,6 +186,8 @@ def command(
     sharing = sharing.after(found.suite)
     given = Flags(**flags, total_trials=sharing.total_trials)
     wishes = [_wishes(given, task, run) for task, run in zip(tasks, found.runs, strict=True)]
+    if nearest:
+        wishes = _with_nearest(output, nearest, tasks, machine, wishes, found.runs)
     if several:
         _refuse_first(tasks, machine, wishes, found.runs)
     with LogWriter(log) as writer, Crew() as crew:
@@ -211,6 +221,25 @@ def _one_by_one(
 
 def _wishes(given: Flags, task: Task, run: RecordedRun | None) -> Wishes:
     return given.wishes(task.options, assemble.wishes_of(run) if run else None)
+
+
+def _with_nearest(
+    output: Output,
+    inputs: Sequence[str],
+    tasks: Sequence[Task],
+    machine: Machine,
+    wishes: Sequence[Wishes],
+    runs: Sequence[RecordedRun | None],
+) -> list[Wishes]:
+    """Have searches start from what ``inputs`` tell; a run that goes on keeps what it had."""
+    known = read_all(output, inputs, machine.target).observations
+    held = []
+    for task, wish, run in zip(tasks, wishes, runs, strict=True):
+        keys = wish.nearest if run else assemble.nearest_to(task.workload, machine.target, known)
+        held.append(replace(wish, nearest=keys))
+        if run is None:
+            output.say(f"{task.workload.label or task.id}: {len(keys)} schedules of the nearest")
+    return held
 
 
 def _refuse_first(

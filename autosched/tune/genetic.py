@@ -44,12 +44,12 @@ class GeneticSettings:
     ``mutation`` are the shares of children that have a second parent and that are changed.
     """
 
-    population: int = whole(32, 2, 1 << 20)
+    population: int = whole(16, 2, 1 << 20)
     elites: int = whole(4, 0, 1 << 20)
     parents: Parents = "best"
-    tournament: int = whole(3, 1, 1 << 20)
-    crossover: float = share(0.7)
-    mutation: float = share(0.7)
+    tournament: int = whole(4, 1, 1 << 20)
+    crossover: float = share(0.8)
+    mutation: float = share(1.0)
 
     def __post_init__(self) -> None:
         check(self)

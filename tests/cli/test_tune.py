@@ -88,6 +88,20 @@ def test_json_is_one_object_a_workload_and_quiet_says_nothing_else(tmp_path: Pat
         Schedule.from_data(row["best"]["schedule"])
 
 
+def test_a_search_starts_from_the_nearest_and_goes_on_with_them(tmp_path: Path):
+    like_square = "matmul:m=512,n=512,k=512,dtype=float16"
+    options = ["--device", "model", "-o", str(tmp_path / "tuned.jsonl")]
+    result = tune(like_square, "--nearest", "square", "--trials", "1", *options)
+    assert result.exit_code == 0, result.stderr
+    assert re.search(r"float16 nn: [1-9]\d* schedules of the nearest\n", result.stderr)
+    log = read(tmp_path / "tuned.jsonl")
+    held = log.records[0].identity["search"]["nearest_best"]
+    first = log.trials[0].schedule
+    assert held[0] == " ".join([first["sketch"], *map(str, first["choices"].values())])
+    again = tune(like_square, "--resume", "--trials", "2", *options)
+    assert again.exit_code == 0, again.stderr
+
+
 def test_a_seed_repeats_its_proposals(tmp_path: Path):
     def proposals(name: str, seed: str) -> list[dict]:
         log = tmp_path / name
