@@ -28,7 +28,11 @@ def commands() -> list[str]:
 
 
 def run(arguments: list[str], folder: Path) -> str:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "AUTOSCHED_TUNE_DEVICE": "model"}
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "AUTOSCHED_TUNE_DEVICE": "model",
+        "AUTOSCHED_EXPERIMENT_RUN_SMALL": "1",
+    }
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
@@ -52,6 +56,7 @@ def test_make_target_exists(line: str):
 
 
 def test_session(tmp_path: Path):
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
     lines = [re.sub(*FEWER_TRIALS, line) for line in commands() if line.startswith("autosched ")]
     for line in lines:
         assert run(["-m", "autosched.cli.main", *shlex.split(line)[1:]], tmp_path)

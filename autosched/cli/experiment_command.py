@@ -85,7 +85,7 @@ def _say(output: Output, event: RunDone) -> None:
 
 def _print(output: Output, summary: Mapping[str, Any]) -> None:
     output.say(summary["question"])
-    columns = _COLUMNS if summary["kind"] == "search" else _ranking_columns(summary)
+    columns = _COLUMNS if summary["kind"] != "ranking" else _ranking_columns(summary)
     rows = [
         [name, *(_cell(read, held) for read in columns.values())]
         for name, held in summary["arms"].items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,7 @@ class Curve:
     known of the landscape, where they are called ratios."""
 
     name: RunName
+    workload: str | Sequence[str]
     optimum_us: float
     roof_us: float
     times_us: tuple[float | None, ...]
@@ -38,9 +39,10 @@ class Curve:
         trials = tuple(line for line in lines if line["kind"] == "trial")
         return Curve(
             name=name,
+            workload=head["workload"],
             optimum_us=head["optimum_us"],
             roof_us=head["roof_us"],
-            times_us=tuple(None if t["quarantined"] else t["us"] for t in trials),
+            times_us=tuple(_totals(trials, head["workload"])),
             at_s=tuple(t["at_s"] for t in trials),
             failures=Counter(t["failure"] for t in trials if t["failure"]),
             stopped=stop["reason"],
@@ -56,7 +58,7 @@ class Curve:
     @cached_property
     def _by_time(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         order = np.argsort(self.at_s, kind="stable")
-        times = [self.times_us[n] for n in order]
+        times = list(_totals([self.trials[n] for n in order], self.workload))
         return np.asarray(self.at_s, float)[order], incumbents(times) / self.optimum_us
 
     def after(self, evaluations: ArrayLike) -> NDArray[np.float64]:
@@ -80,6 +82,23 @@ class Curve:
             float(near[0] + 1) if len(near) else float("inf"),
             float(moments[early[0]]) if len(early) else float("inf"),
         )
+
+
+def _totals(
+    trials: Sequence[Mapping[str, Any]], workload: str | Sequence[str]
+) -> Iterator[float | None]:
+    """Yield the time of each trial, None where it has none that counts; of a run over several
+    workloads the sum of the best so far of all, None until each has one."""
+    times = (None if trial["quarantined"] else trial["us"] for trial in trials)
+    if isinstance(workload, str):
+        yield from times
+        return
+    best: list[float | None] = [None] * len(workload)
+    for trial, time_us in zip(trials, times, strict=True):
+        n = trial["task"]
+        best[n] = min((us for us in (best[n], time_us) if us is not None), default=None)
+        known = [us for us in best if us is not None]
+        yield sum(known) if len(known) == len(best) else None
 
 
 def _held(ratios: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:

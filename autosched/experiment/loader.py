@@ -23,13 +23,14 @@ from autosched.experiment.schema import (
     ModelledFields,
     RankingMetric,
     SearchMetric,
+    SuiteMetric,
 )
 from autosched.landscape.form import SUFFIX, BadLandscape
 from autosched.landscape.synthetic import synthetic
 from autosched.spec import SpecError, from_data, yaml_file
 from autosched.spec.document import Document, Path
 from autosched.spec.explain import explain, show, unknown
-from autosched.tune import strategies
+from autosched.tune import scheduler, strategies
 from cost_model import models
 from cost_model.settings import BadSettings
 from cost_model.settings import read as read_settings
@@ -37,17 +38,21 @@ from measure.disk import StorageError
 from search_space import target as targets
 
 #: What an arm is where neither it nor the base says otherwise.
-DEFAULT = ArmFields(strategy="evolution", cost_model="xgboost", batch=32, prior="none")
+DEFAULT = ArmFields(
+    strategy="evolution", cost_model="xgboost", batch=32, prior="none", scheduler="gradient"
+)
 METRICS: Mapping[str, tuple[str, ...]] = {
     "search": get_args(SearchMetric),
     "ranking": get_args(RankingMetric),
+    "suite": get_args(SuiteMetric),
 }
 #: Stands for the strategy of an arm that ranks, and for the model of one that learns nothing.
 NONE = "none"
 #: The word that stands for every landscape that is shipped.
 SHIPPED = "shipped"
-#: What one factor may be, beside a setting of ``search`` or ``model``.
-FACTORS = ("strategy", "cost_model", "batch", "prior")
+#: What one factor may be, beside a setting of one of the parts.
+PARTS = ("search", "model", "turns")
+FACTORS = ("strategy", "cost_model", "batch", "prior", "scheduler")
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,7 @@ def resolve(document: Document, overrides: Overrides | None = None) -> Experimen
     places = _given(wished.landscapes) if wished.landscapes else reader.places()
     places = places[:SMALL_COUNT] if wished.small else places
     reader.check(arms, places)
+    total = trials * (len(places) if fields.kind == "suite" else 1)
     kept = [arm for arm in arms if not wished.only or arm.name in wished.only]
     return Experiment(
         name=fields.name,
@@ -114,7 +120,7 @@ def resolve(document: Document, overrides: Overrides | None = None) -> Experimen
         trials=trials,
         budget_s=fields.budget_s,
         early_stopping=fields.early_stopping,
-        checkpoints=(*(n for n in fields.checkpoints if n < trials), trials),
+        checkpoints=(*(n for n in fields.checkpoints if n < total), total),
         checkpoints_s=tuple(fields.checkpoints_s),
         within=tuple(fields.within),
         clock=fields.clock,
@@ -281,7 +287,7 @@ class _Reader:
 
     def _varied(self, base: ArmFields, factor: str, value: Any, path: Path) -> ArmFields:
         part, _, setting = factor.partition(".")
-        if part in ("search", "model") and setting:
+        if part in PARTS and setting:
             given: Any = {part: {setting: value}}
             return _merged(base, ArmFields(**given))
         if factor in FACTORS:
@@ -290,12 +296,12 @@ class _Reader:
             except ValidationError as errors:
                 detail = errors.errors()[0]["msg"]
                 raise self._error(path, f"{show(value)}: {detail.lower()}") from errors
-        known = (*FACTORS, "search.NAME", "model.NAME")
+        known = (*FACTORS, *(f"{name}.NAME" for name in PARTS))
         raise self._error(("vary", factor), unknown(factor, known), key=True)
 
     def _arm(self, name: str, fields: ArmFields, path: Path) -> Arm:
         strategy, search = NONE, dict[str, Any]()
-        if self._fields.kind == "search":
+        if self._fields.kind != "ranking":
             strategy = str(fields.strategy)
             search = self._search(fields, strategy, path)
         model, settings = NONE, dict[str, Any]()
@@ -310,7 +316,18 @@ class _Reader:
             model=settings,
             batch=fields.batch or 32,
             prior=fields.prior or "none",
+            **(self._turns(fields, path) if self._fields.kind == "suite" else {}),
         )
+
+    def _turns(self, fields: ArmFields, path: Path) -> dict[str, Any]:
+        name = str(fields.scheduler)
+        if name not in scheduler.NAMES:
+            raise self._unknown(path, "scheduler", name, scheduler.NAMES)
+        try:
+            held = scheduler.make(name, (), fields.turns).settings
+        except scheduler.BadScheduler as error:
+            raise self._error(self._written((*path, "turns")), str(error)) from error
+        return {"scheduler": name, "turns": dict(held)}
 
     def _search(self, fields: ArmFields, strategy: str, path: Path) -> dict[str, Any]:
         known = strategies.names()
@@ -414,6 +431,7 @@ def _merged(base: ArmFields, arm: ArmFields) -> ArmFields:
     Settings are taken over only where they are of the same strategy or model.
     """
     same_search = arm.strategy in (None, base.strategy)
+    same_turns = arm.scheduler in (None, base.scheduler)
     same_model = arm.cost_model in (None, base.cost_model)
     return ArmFields(
         strategy=arm.strategy or base.strategy,
@@ -422,6 +440,8 @@ def _merged(base: ArmFields, arm: ArmFields) -> ArmFields:
         model={**(base.model if same_model else {}), **arm.model},
         batch=arm.batch or base.batch,
         prior=arm.prior or base.prior,
+        scheduler=arm.scheduler or base.scheduler,
+        turns={**(base.turns if same_turns else {}), **arm.turns},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.experiment.schema import (
@@ -15,6 +15,9 @@ from autosched.experiment.schema import (
     Prior,
     RankingFields,
 )
+
+#: What the landscape of a run over all of them is called.
+SUITE = "suite"
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Arm:
     model: Mapping[str, Any]
     batch: int
     prior: Prior
+    scheduler: str = ""
+    turns: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def learns(self) -> bool:
@@ -41,6 +46,7 @@ class Arm:
 
     def to_data(self) -> dict[str, Any]:
         """Return what a file says of it."""
+        shared = {"scheduler": self.scheduler, "turns": dict(self.turns)}
         return {
             "strategy": self.strategy,
             "search": dict(self.search),
@@ -48,6 +54,7 @@ class Arm:
             "model": dict(self.model),
             "batch": self.batch,
             "prior": self.prior,
+            **(shared if self.scheduler else {}),
         }
 
 
@@ -88,6 +95,16 @@ class Experiment:
     ranking: RankingFields
     modelled: ModelledFields
     metrics: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        """Trials of one run: of a suite those of all landscapes together."""
+        return self.trials * (len(self.places) if self.kind == "suite" else 1)
+
+    @property
+    def tried_on(self) -> tuple[str, ...]:
+        """What runs are on: each landscape, or all as one suite."""
+        return (SUITE,) if self.kind == "suite" else tuple(place.name for place in self.places)
 
     def to_data(self) -> dict[str, Any]:
         """Return the plain data of a file that states the same experiment."""

@@ -116,7 +116,7 @@ def _facts(config: Mapping[str, Any]) -> str:
         f"{len(config['arms'])} arms",
         f"{len(places)} landscapes ({', '.join(map(str, places))})",
         f"{len(config['seeds'])} seeds",
-        *([f"{config['trials']} trials"] if config["kind"] == "search" else []),
+        *([f"{config['trials']} trials"] if config["kind"] != "ranking" else []),
     ]
     return ", ".join(words)
 
@@ -127,7 +127,7 @@ def _places(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _answers(summary: Mapping[str, Any]) -> Iterator[Part]:
-    if summary["kind"] != "search":
+    if summary["kind"] == "ranking":
         return
     first = next(iter(summary["arms"]))
     rows = []
@@ -187,7 +187,7 @@ def _panel(rows: Sequence[Row], axis: str) -> Panel:
         x = [float(row["at"]) for row in held]
         parts = (_speeds(held, name) for name in ("median", "high", "low"))
         lines.append(Line(arm, x, *parts))
-    if axis == "evaluations" and own:
+    if axis == "evaluations" and own and own[0]["random"]:
         first = [row for row in own if row["arm"] == own[0]["arm"]]
         x = [float(row["at"]) for row in first]
         lines.append(Line("(random, calculated)", x, _speeds(first, "random")))
@@ -351,7 +351,7 @@ def _predictions(folder: Folder, config: Mapping[str, Any]) -> Iterator[Part]:
         "and the chance to fail included), and what it took. Only candidates that the model chose."
     )
     ranked = "What scores come to as times, and what was measured: the most rows, the first seed."
-    text = searched if config["kind"] == "search" else ranked
+    text = ranked if config["kind"] == "ranking" else searched
     grid = Grid(["arm", "candidates", "Spearman"], ranks)
     yield Part("Expected against measured", text, figures, [grid])
 

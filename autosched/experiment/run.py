@@ -20,14 +20,16 @@ from autosched.experiment.error import BadFolder
 from autosched.experiment.folder import RESOLVED, SUMMARY, VERSIONS, Folder, RunName
 from autosched.experiment.loader import make_landscape, open_landscape
 from autosched.experiment.outcomes import Outcomes
-from autosched.experiment.plan import Experiment, Place
+from autosched.experiment.plan import Arm, Experiment, Place
 from autosched.experiment.ranking import rank
 from autosched.experiment.ranking_tables import ranking_tables
 from autosched.experiment.search import Run, search
 from autosched.experiment.summary import summary
 from autosched.experiment.tables import Results, tables
+from autosched.experiment.turns import take_turns
 from autosched.experiment.version import versions
 from autosched.spec import SpecError, yaml_file
+from autosched.tune.strategy import Strategy
 from cost_model.prior import Prior
 from cost_model.settings import BadPrior
 
@@ -96,9 +98,9 @@ def tabulate(experiment: Experiment, folder: Folder, outcomes: Library) -> Mappi
 def run_names(experiment: Experiment) -> list[RunName]:
     """Return every run of an experiment: seeds first, so that all arms come along together."""
     return [
-        RunName(place.name, arm.name, seed)
+        RunName(tried_on, arm.name, seed)
         for seed in experiment.seeds
-        for place in experiment.places
+        for tried_on in experiment.tried_on
         for arm in experiment.arms
     ]
 
@@ -121,8 +123,10 @@ class Library:
         """Return the outcomes of all other places."""
         return [self.of(other) for other in self._experiment.places if other.name != place.name]
 
-    def inherited(self, place: Place) -> Prior:
-        """Return what models inherit on ``place``. Raises SpecError."""
+    def inherited(self, place: Place, arm: Arm) -> Prior | None:
+        """Return what the arm's models inherit on ``place``. Raises SpecError."""
+        if arm.prior == "none" or not arm.inherits:
+            return None
         if place.name not in self._priors:
             try:
                 self._priors[place.name] = prior_of(self.others(place))
@@ -193,19 +197,29 @@ def _made(
 
 
 def _one(experiment: Experiment, folder: Folder, outcomes: Library, name: RunName) -> Run:
-    place = next(place for place in experiment.places if place.name == name.landscape)
     arm = next(arm for arm in experiment.arms if arm.name == name.arm)
-    held, informed = outcomes.of(place), arm.prior == "others"
-    inherited = outcomes.inherited(place) if informed and arm.inherits else None
-    if experiment.kind == "ranking":
-        others = outcomes.others(place) if experiment.ranking.held_out == "workload" else []
-        made = rank(experiment, held, others, arm, name.seed, inherited)
+    if experiment.kind == "suite":
+        strategies = [_strategy(outcomes, place, arm, name.seed) for place in experiment.places]
+        held = [outcomes.of(place) for place in experiment.places]
+        made = take_turns(experiment, held, arm, name.seed, strategies)
     else:
-        others = outcomes.others(place) if informed else []
-        strategy = strategy_of(arm, name.seed, held, others, inherited)
-        made = search(experiment, held, arm, name.seed, strategy)
+        place = next(place for place in experiment.places if place.name == name.landscape)
+        made = _on(experiment, outcomes, place, arm, name.seed)
     folder.write_run(name, made.lines)
     return made
+
+
+def _on(experiment: Experiment, outcomes: Library, place: Place, arm: Arm, seed: int) -> Run:
+    held = outcomes.of(place)
+    if experiment.kind == "search":
+        return search(experiment, held, arm, seed, _strategy(outcomes, place, arm, seed))
+    others = outcomes.others(place) if experiment.ranking.held_out == "workload" else []
+    return rank(experiment, held, others, arm, seed, outcomes.inherited(place, arm))
+
+
+def _strategy(outcomes: Library, place: Place, arm: Arm, seed: int) -> Strategy:
+    others = outcomes.others(place) if arm.prior == "others" else []
+    return strategy_of(arm, seed, outcomes.of(place), others, outcomes.inherited(place, arm))
 
 
 #: What a process of the pool works on: the experiment, its folder and its outcomes.

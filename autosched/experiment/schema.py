@@ -15,13 +15,14 @@ from autosched.spec.explain import WISH
 from autosched.spec.schema import OWNERS, Identifier, WorkloadFields
 
 MOST_SEEDS = 10_000
-Kind = Literal["search", "ranking"]
+Kind = Literal["search", "ranking", "suite"]
 Device = Literal["replay", "model", "cuda"]
 #: What the folder's tables are of. Of a search: best so far, regret at checkpoints, evaluations
 #: and seconds to near the best known, score against calculated random search, failures, the noise
 #: of timing twice, and how finals choose. Of a ranking: how well scores order what a model has not
 #: seen, how that grows with rows, and which features count.
 SearchMetric = Literal["curves", "regret", "reach", "score", "failures", "noise", "finals"]
+SuiteMetric = Literal["curves", "regret", "reach"]
 RankingMetric = Literal["ranking", "importance"]
 #: What an arm knows before it starts: nothing, or what was recorded of the other landscapes.
 Prior = Literal["none", "others"]
@@ -91,6 +92,8 @@ class ArmFields(_Fields):
     model: dict[str, Plain] = Field(default_factory=dict, description="settings of the cost model")
     batch: Annotated[int, Field(ge=1, le=4096)] | None = None
     prior: Prior | None = None
+    scheduler: str | None = Field(None, description="of a suite: who has the next turn")
+    turns: dict[str, Plain] = Field(default_factory=dict, description="settings of the scheduler")
 
 
 class ClockFields(_Fields):
@@ -107,7 +110,7 @@ class FinalsFields(_Fields):
     """Finals that are simulated from recorded repeats: so many of the best, so many rounds."""
 
     entrants: Annotated[list[Count], BeforeValidator(_ascending)] = [1, 2, 4, 8, 16]
-    rounds: Annotated[int, Field(ge=1, le=1000)] = 20
+    rounds: Annotated[int, Field(ge=1, le=1000)] = 50
     draws: Annotated[int, Field(ge=1, le=10_000)] = 25
 
 
@@ -158,7 +161,7 @@ class ExperimentFields(_Fields):
             ]
         },
     )
-    trials: Count = 320
+    trials: Count = Field(320, description="of each run; of a suite for each landscape, shared")
     budget_s: Positive | None = Field(None, description="of the run's clock, finals apart")
     early_stopping: Count | None = Field(None, description="trials without a gain above noise")
     checkpoints: Annotated[list[Count], BeforeValidator(_ascending)] = [16, 32, 64, 128, 256, 512]

@@ -86,7 +86,7 @@ class _Search:
                 "kind": "stop",
                 "reason": stopped,
                 "trials": trials,
-                "at_s": _rounded(self._clock.now_s),
+                "at_s": rounded(self._clock.now_s),
             }
         )
         return Run(tuple(lines), tuple(self._ask_s))
@@ -141,7 +141,7 @@ class _Search:
         outcomes = {p.number: self._outcome(p) for p in wanted}
         for proposal in wanted:
             number = proposal.number
-            yield _line(batch.round, proposal, outcomes[number], finished_s[number])
+            yield line_of(batch.round, proposal, outcomes[number], finished_s[number])
         if len(wanted) == len(batch.proposals):
             self._course.tell(batch, outcomes)
             self._told += len(wanted)
@@ -150,7 +150,8 @@ class _Search:
         return proposal.refusal or self._outcomes.by_key[proposal.candidate.key].outcome
 
 
-def _line(round_: int, proposal: Proposal, outcome: Measurement, at_s: float) -> Line:
+def line_of(round_: int, proposal: Proposal, outcome: Measurement, at_s: float) -> Line:
+    """Return the line of a trial whose outcome was there at ``at_s``."""
     sketch, choices = proposal.candidate.key
     return {
         "kind": "trial",
@@ -164,9 +165,10 @@ def _line(round_: int, proposal: Proposal, outcome: Measurement, at_s: float) ->
         "us": None if isinstance(outcome, Failed) else outcome.latency_us,
         "failure": outcome.kind.value if isinstance(outcome, Failed) else None,
         "quarantined": isinstance(outcome, Timed) and outcome.quarantined,
-        "at_s": _rounded(at_s),
+        "at_s": rounded(at_s),
     }
 
 
-def _rounded(seconds: float) -> float:
+def rounded(seconds: float) -> float:
+    """Return seconds as lines give them, to the microsecond."""
     return round(seconds, 6)

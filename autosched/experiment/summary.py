@@ -18,7 +18,8 @@ def summary(experiment: Experiment, tables: Sequence[Table], *, predicted: bool)
     ``predicted`` says that times of some landscape are made up.
     """
     held = {table.name: table for table in tables}
-    whole = experiment.places[0].name if len(experiment.places) == 1 else ALL
+    tried_on = experiment.tried_on
+    whole = tried_on[0] if len(tried_on) == 1 else ALL
     return {
         "name": experiment.name,
         "question": experiment.question,
@@ -26,7 +27,7 @@ def summary(experiment: Experiment, tables: Sequence[Table], *, predicted: bool)
         "predicted": predicted,
         "landscapes": [place.name for place in experiment.places],
         "seeds": len(experiment.seeds),
-        **({"trials": experiment.trials} if experiment.kind == "search" else {}),
+        **({} if experiment.kind == "ranking" else {"trials": experiment.total}),
         "arms": {arm.name: _of(arm.name, whole, held, experiment) for arm in experiment.arms},
     }
 

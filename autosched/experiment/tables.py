@@ -18,7 +18,7 @@ from autosched.experiment import finals, noise
 from autosched.experiment.curve import Curve
 from autosched.experiment.folder import RunName
 from autosched.experiment.outcomes import Outcomes
-from autosched.experiment.plan import Experiment
+from autosched.experiment.plan import SUITE, Experiment
 from autosched.experiment.statistics import Spread, geometric_mean, quantile, spread, spreads
 from cost_model.metrics import expected_random_best, performance
 
@@ -50,7 +50,7 @@ class Results:
     @property
     def places(self) -> list[str]:
         """The landscapes in the order of the file."""
-        return [place.name for place in self.experiment.places]
+        return list(self.experiment.tried_on)
 
     @property
     def arms(self) -> list[str]:
@@ -75,7 +75,10 @@ class Results:
         return geometric_mean([self.by_seed(name, arm, read) for name in self.places])
 
     def random_best(self, place: str, trials: int) -> NDArray[np.float64]:
-        """Return calculated random search's expected best over the best known [trials]."""
+        """Return calculated random search's expected best over the best known [trials]; NaN of
+        what is no landscape."""
+        if place == SUITE:
+            return np.full(trials, np.nan)
         if place == ALL:
             return geometric_mean([self.random_best(name, trials) for name in self.places])
         held = self.outcomes[place]
@@ -121,7 +124,7 @@ def runs(results: Results) -> Table:
 def curves(results: Results) -> Table:
     """Return best so far over the best known, on both axes."""
     rows = []
-    trials = results.experiment.trials
+    trials = results.experiment.total
     counts = evaluations(trials)
     moments = np.round(np.linspace(0, results.horizon_s, POINTS + 1)[1:], 3)
     for place in places(results):
@@ -147,7 +150,7 @@ def regret(results: Results) -> Table:
     plan = results.experiment
     for place in places(results):
         for axis, marks in _axes(results):
-            chance = results.random_best(place, plan.trials) if axis == "evaluations" else None
+            chance = results.random_best(place, plan.total) if axis == "evaluations" else None
             first = results.by_seed(place, results.arms[0], _reader(axis, marks))
             for arm in results.arms:
                 held = results.by_seed(place, arm, _reader(axis, marks))

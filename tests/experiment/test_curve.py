@@ -20,7 +20,7 @@ def trial(us: float | None, at_s: float, **more: object) -> dict[str, object]:
 
 
 LINES = [
-    {"kind": "run", "optimum_us": 10.0, "roof_us": 5.0},
+    {"kind": "run", "workload": "a key", "optimum_us": 10.0, "roof_us": 5.0},
     trial(None, 1.0),
     trial(20.0, 4.0),
     trial(8.0, 3.0, quarantined=True),
