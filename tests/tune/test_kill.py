@@ -17,10 +17,13 @@ from measure.record import RunRecord
 
 ROOT = Path(__file__).parents[2]
 SPEC = "matmul:m=32,n=64,k=128,dtype=float16"
-#: By name, the options of short runs; the second trains trees between its batches.
+OTHER = "matmul:m=64,n=64,k=64,dtype=float16,weight=2"
+#: By name, the arguments of short runs; the second trains trees between its batches, the third is
+#: of two that take turns.
 SEARCHES = {
-    "random": ["--strategy", "random", "--trials", "32", "--effort", "quick"],
-    "evolution": ["--trials", "24", "--effort", "quick"],
+    "random": [SPEC, "--strategy", "random", "--trials", "32", "--effort", "quick"],
+    "evolution": [SPEC, "--trials", "24", "--effort", "quick"],
+    "turns": [SPEC, OTHER, "--strategy", "random", "--total-trials", "48", "--effort", "quick"],
 }
 #: Chains of kills are this long: the next one hits the restart after the last.
 LONGEST_CHAIN = 4
@@ -72,9 +75,9 @@ def nursery(tmp_path: Path) -> Iterator[Nursery]:
     made.close()
 
 
-def proposals(log: Path) -> list[tuple[int, str, dict[str, object]]]:
-    trials = sorted(read(log).trials, key=lambda trial: trial.trial)
-    return [(trial.trial, trial.program, trial.schedule) for trial in trials]
+def proposals(log: Path) -> list[tuple[str, int, str, dict[str, object]]]:
+    trials = sorted(read(log).trials, key=lambda trial: (trial.workload.key, trial.trial))
+    return [(t.workload.key, t.trial, t.program, t.schedule) for t in trials]
 
 
 def lines(data: bytes) -> int:
@@ -88,7 +91,7 @@ class Victim:
         self.nursery = nursery
         self.log = folder / f"{search}.jsonl"
         whole = folder / f"{search}-whole.jsonl"
-        self._arguments = ["tune", SPEC, "--device", "model", "-q", *SEARCHES[search], "-o"]
+        self._arguments = ["tune", *SEARCHES[search], "--device", "model", "-q", "-o"]
         assert nursery.run(["--version"]) == 0  # it is up
         started_s = time.monotonic()
         assert nursery.run([*self._arguments, str(whole)]) == 0
@@ -148,7 +151,7 @@ def killed(nursery: Nursery, folder: Path, wanted: dict[str, int], seed: int) ->
 
 
 def test_25_kills_at_random_moments(nursery: Nursery, tmp_path: Path) -> None:
-    wanted = {"random": 19, "evolution": 6}
+    wanted = {"random": 14, "evolution": 5, "turns": 6}
     assert killed(nursery, tmp_path, wanted, 25) == wanted
     assert "Traceback" not in nursery.close()
 
@@ -156,6 +159,6 @@ def test_25_kills_at_random_moments(nursery: Nursery, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_1000_kills_at_random_moments(nursery: Nursery, tmp_path: Path) -> None:
-    wanted = {"random": 900, "evolution": 100}
+    wanted = {"random": 700, "evolution": 100, "turns": 200}
     assert killed(nursery, tmp_path, wanted, 1000) == wanted
     assert "Traceback" not in nursery.close()
