@@ -348,7 +348,8 @@ def _member(
             events(LibraryTimed(library_us))
         return running
 
-    return Member(task, stake_of(task.workload, task.weight), name, open_run, resume)
+    stake = stake_of(task.workload, machine.target, task.weight)
+    return Member(task, stake, name, open_run, resume)
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> UnknownName:

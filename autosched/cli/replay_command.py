@@ -133,9 +133,10 @@ def _turns(log: Path, contents: LogContents) -> Iterator[TurnsRow]:
 def _stake(log: Path, run: RecordedRun) -> Stake:
     try:
         task = from_data(f"{log}: run {plain(run.start.run)}", run.start.spec)
-    except SpecError:
+        target = assemble.choose_target(run.start.target)
+    except (SpecError, assemble.UnknownName):
         return Stake()
-    return stake_of(task.workload, 1.0)
+    return stake_of(task.workload, target)
 
 
 def _rows(log: Path, contents: LogContents) -> Iterator[Row]:

@@ -29,13 +29,14 @@ class Stake:
 
     ``weight`` is how often the workload runs in whatever the tasks are parts of. ``operations``
     and ``bytes`` are its arithmetic and its compulsory traffic, ``family`` is equal for workloads
-    that differ in sizes alone.
+    that differ in sizes alone. ``floor_us`` are the microseconds below which nobody gets.
     """
 
     weight: float = 1.0
     operations: int = 0
     bytes: int = 0
     family: str = ""
+    floor_us: float = 0.0
 
     def like(self, other: Stake) -> bool:
         """Say whether the rate that one reaches tells what the other could."""
@@ -130,8 +131,9 @@ class Gradient:
 
     C_i are the operations of task i, V_k the rates of the tasks similar to it, itself among them.
     The first term is what its last turns gained, the second the hope: that all time goes in as
-    many turns again, or that the task comes up to similar ones. Different from the paper, tasks
-    are similar only where sizes are too (``Stake.like``), and turns on their way count into t.
+    many turns again, or that the task comes up to similar ones. Different from the paper, only
+    the time above ``floor_us`` can go, tasks are similar only where sizes are too
+    (``Stake.like``), and turns on their way count into t.
 
     Every task has a first turn before any has a second. One in which no candidate has worked
     has no gradient; it has a turn whenever it has had no more of them than tasks have on average.
@@ -187,10 +189,12 @@ class Gradient:
             return 0.0
         then = history.best_us[-1 - how.window] if len(history.best_us) > how.window else None
         backward = 0.0 if then is None else (best_us - then) / how.window
-        forward = -best_us / history.granted
+        room_us = max(0.0, best_us - stake.floor_us)
+        forward = -room_us / history.granted
         rate = self._best_rate(task, histories)
         if rate is not None:
-            forward = min(forward, how.beta * stake.operations / rate - best_us)
+            reached_us = how.beta * stake.operations / rate
+            forward = min(forward, max(reached_us - best_us, -room_us))
         return stake.weight * (how.alpha * backward + (1.0 - how.alpha) * forward)
 
     def _best_rate(self, task: int, histories: Sequence[History]) -> float | None:

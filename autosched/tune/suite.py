@@ -28,8 +28,10 @@ from autosched.tune.result import TuningResult
 from autosched.tune.running import Flight, Running
 from autosched.tune.scheduler import History, Scheduler, Stake
 from autosched.tune.turns import Turn
+from measure.floor import least_us
 from measure.log import LogWriter
 from measure.record import Provenance, SuiteRecord
+from search_space.target import Target
 from search_space.workload import Workload
 
 #: Rounds of each final comparison after an interrupt: somebody waits for the end.
@@ -92,10 +94,15 @@ def _state(result: TuningResult | None) -> State:
     return "partial" if result.stopped in ("budget", "interrupted") else "done"
 
 
-def stake_of(workload: Workload, weight: float) -> Stake:
+def stake_of(workload: Workload, target: Target, weight: float = 1.0) -> Stake:
     """Return what a scheduler is told of a task."""
-    size = workload.operations, workload.compulsory_bytes
-    return Stake(weight, *size, family_of(workload))
+    return Stake(
+        weight=weight,
+        operations=workload.operations,
+        bytes=workload.compulsory_bytes,
+        family=family_of(workload),
+        floor_us=least_us(workload, target),
+    )
 
 
 def tune_suite(

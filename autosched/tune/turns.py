@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autosched.tune.course import OVERLAP
 from autosched.tune.gain import Gain
@@ -103,9 +103,8 @@ class _Session:
         if len(suite.weights) != len(suite.runs):
             return f"it names {len(suite.runs)} runs and {len(suite.weights)} weights"
         stakes = [
-            Stake(weight, held.operations, held.bytes, held.family)
+            replace(self.stakes.get(run, Stake()), weight=weight)
             for run, weight in zip(suite.runs, suite.weights, strict=True)
-            for held in [self.stakes.get(run, Stake())]
         ]
         scheduler = make(suite.scheduler, stakes, suite.settings)
         self._read()

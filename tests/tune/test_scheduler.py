@@ -23,6 +23,7 @@ from autosched.tune.scheduler import (
     make,
 )
 from autosched.tune.suite import stake_of
+from search_space import target as targets
 
 EXACT = GradientSettings(epsilon=0.0)
 #: On their way at a time, as in a suite.
@@ -123,10 +124,7 @@ def test_every_task_has_a_first_turn_before_any_has_a_second(
 def test_neither_the_unit_of_weights_nor_that_of_time_decides(table, factor: float) -> None:
     stakes, histories = zip(*table, strict=True)
     heavier = [replace(stake, weight=stake.weight * 4) for stake in stakes]
-    slower = [
-        replace(h, best_us=tuple(us and us * 1024 for us in h.best_us), open=h.open)
-        for h in histories
-    ]
+    slower = [replace(h, best_us=tuple(us and us * 1024 for us in h.best_us)) for h in histories]
     chosen = Gradient(stakes, EXACT).choose(histories)
     assert Gradient(heavier, EXACT).choose(histories) == chosen
     assert Gradient(stakes, EXACT).choose(slower) == chosen
@@ -184,6 +182,17 @@ def test_the_formula_by_hand() -> None:
     assert scheduler._gradient(1, histories) == pytest.approx(0.8 * -5 / 3)
 
 
+def test_nobody_is_hoped_to_get_below_the_floor() -> None:
+    near, far = Stake(family="a", floor_us=95.0), Stake(family="b", floor_us=5.0)
+    histories = History(4, (100.0,) * 4), History(4, (20.0,) * 4)
+    assert gradient([near, far], *histories) == 1
+    assert gradient([replace(near, floor_us=0.0), far], *histories) == 0
+    # Nor do similar ones draw it there.
+    alike = [Stake(1.0, 1000, 10, "a", floor) for floor in (40.0, 0.0)]
+    held = [History(9, (50.0,) * 9), History(9, (10.0,) * 9)]
+    assert Gradient(alike, EXACT)._gradient(0, held) == pytest.approx(0.8 * -10.0)
+
+
 def test_a_task_in_which_nothing_works_has_its_share_and_no_more() -> None:
     stakes = [Stake(family=name) for name in "abc"]
     outcome = lambda n, t: None if n == 1 else 10.0  # noqa: E731
@@ -202,7 +211,7 @@ def test_a_share_of_turns_is_drawn_from_all() -> None:
 
 
 def stake(spec: str) -> Stake:
-    return stake_of(load(f"{spec},dtype=float16")[0].workload, 1.0)
+    return stake_of(load(f"{spec},dtype=float16")[0].workload, targets.load("h200"))
 
 
 def test_families_differ_in_sizes_alone() -> None:

@@ -104,7 +104,7 @@ class Suite:
                 task, H200, device, strategy, log, options, run=name, resume=resume, events=events
             )
 
-        return Member(task, stake_of(task.workload, 1.0 + n), name, open_run, resume)
+        return Member(task, stake_of(task.workload, H200, 1.0 + n), name, open_run, resume)
 
     def recorded(self, n: int) -> RecordedRun:
         found = last_run(runs(read(self.log).records), TASKS[n].workload.key, "h200")
@@ -129,7 +129,8 @@ class Suite:
         wishes = Wishes(Options(trials=1000, batch=BATCH), "random")
         records = read(self.log).records
         stakes = {
-            self.recorded(n).start.run: stake_of(task.workload, 1.0) for n, task in enumerate(TASKS)
+            self.recorded(n).start.run: stake_of(task.workload, H200)
+            for n, task in enumerate(TASKS)
         }
         return [verdict.difference for verdict in replay_turns(records, stakes)] + [
             replay(

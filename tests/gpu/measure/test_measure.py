@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import hand_kernels as kernels
 import pytest
 import torch
+from click.testing import CliRunner
 
+from autosched.cli.main import main
 from measure import verify
+from measure.crew import Crew
 from measure.gpu_timer import GpuTimer
 from measure.launch import Launcher
 from measure.measurement import Failed, Failure, Timed, Timing
@@ -214,3 +219,41 @@ def test_a_service_reaches_its_rate() -> None:
     assert len(timed) >= len(programs) - 2
     assert service.device.kind == "cuda"
     assert service.device.gpu_name
+
+
+def test_workloads_take_turns_at_one_worker() -> None:
+    sizes = (512, 1024, 2048, 4096)
+    loads = [kernels.workload(size, size, size) for size in sizes]
+    with Crew() as crew:
+        seat = crew.seat("cuda:0")
+        runners = [Runner(w, H200, "cuda:0", timeout_s=20, seat=seat) for w in loads]
+        worker, switching_s, times_us = seat.worker, [], []
+        for _ in range(3):
+            for runner, w in zip(runners, loads, strict=True):
+                begun = time.monotonic()
+                timed = runner.measure(kernels.descriptor_matmul(w, (64, 64, 64)))
+                assert isinstance(timed, Timed), timed
+                assert not timed.quarantined
+                switching_s.append(time.monotonic() - begun - timed.run_s)
+                times_us.append(timed.latency_us)
+        assert seat.worker is worker
+        print("seconds beside the run", [round(s, 3) for s in switching_s])
+        for size, *readings in zip(sizes, times_us[:4], times_us[4:8], times_us[8:], strict=True):
+            print(size, readings)
+            assert max(readings) <= 1.1 * min(readings)
+        for runner in runners:
+            runner.close()
+
+
+def test_a_suite_in_turns_on_a_gpu(tmp_path: Path) -> None:
+    log = tmp_path / "tuned.jsonl"
+    specs = [f"matmul:m={m},n=1024,k=1024,dtype=float16" for m in (512, 1024, 16)]
+    options = ["--total-trials", "96", "--effort", "quick", "-o", str(log), "-f", "json"]
+    result = CliRunner().invoke(main, ["tune", *specs, *options])
+    assert result.exit_code == 0, result.stderr
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert sum(row["trials"] for row in rows) == 96
+    assert all(row["best"]["ratio"] for row in rows)
+    replayed = CliRunner().invoke(main, ["replay", str(log)])
+    print(replayed.stdout)
+    assert replayed.exit_code == 0
