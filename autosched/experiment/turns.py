@@ -134,7 +134,7 @@ def take_turns(
         _Member(held, Course(held.workload, held.target, strategy, arm.batch, held.fingerprint))
         for held, strategy in zip(outcomes, strategies, strict=True)
     ]
-    stakes = [stake_of(held.workload, 1.0) for held in outcomes]
+    stakes = [stake_of(held.workload, held.target) for held in outcomes]
     suite = _Suite(
         experiment=experiment,
         arm=arm,
