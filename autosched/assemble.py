@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from autosched.landscape.landscape import Landscape
+from autosched.machine import Machine, choose_target, landscape_for, landscape_of, unknown
 from autosched.spec.task import Task
 from autosched.tune import strategies
 from autosched.tune.candidate import Key, key_of
@@ -20,10 +20,12 @@ from autosched.tune.nearest import nearest
 from autosched.tune.options import BadOptions, Options
 from autosched.tune.predicted import PredictedTimes
 from autosched.tune.recorded import RecordedRun, plain
+from autosched.tune.recorded_grid import RecordedGrid
+from autosched.tune.recorded_outcomes import RecordedOutcomes, device_info, library_timing
 from autosched.tune.replay import Verdict, replay
 from autosched.tune.result import TuningResult
 from autosched.tune.running import Running
-from autosched.tune.strategy import Strategy
+from autosched.tune.strategy import OutcomesBySchedule, Strategy
 from autosched.tune.suite import Member, stake_of
 from autosched.tune.tuner import prepare, refuse_changed, run_name, tune
 from cost_model import models
@@ -31,36 +33,20 @@ from cost_model.dataset import Observation
 from cost_model.model import CostModel
 from cost_model.settings import BadSettings
 from measure.crew import Crew
-from measure.doctor import Gpu, cuda_devices
 from measure.log import LogWriter
 from measure.measurement import Timing
-from measure.service import BUILD_TIMEOUT_S, NoDevice, Service, open_service
-from search_space import target as targets
+from measure.replay_device import ReplayDevice
+from measure.service import BUILD_TIMEOUT_S, Service, open_service
 from search_space.rules import NoSketch, sketches
 from search_space.target import Target
 from search_space.workload import Workload
 
-#: The hardware data taken on a machine without a GPU.
-DEFAULT_TARGET = "h200"
 STRATEGIES = strategies.names()
 COST_MODELS = models.NAMES
 #: The setting of strategies that options give where it is not given itself.
 HORIZON = "horizon"
 #: Interleaved rounds that give the library's time before a search; the final has its own.
 LIBRARY_ROUNDS = 10
-
-
-class UnknownName(ValueError):
-    """A name that nothing here goes by; the message names the nearest and all that exist."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What measures and what is tuned for. ``reason`` says in a sentence why these."""
-
-    device: str
-    target: Target
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -121,7 +107,8 @@ def check_resume(task: Task, machine: Machine, wishes: Wishes, run: RecordedRun)
 
     What measures is not compared: that takes a device.
     """
-    strategy = make_strategy(task.workload, machine.target, wishes)
+    landscape = landscape_for(machine, task)
+    strategy = make_strategy(task.workload, machine.target, wishes, landscape)
     _check_resume(task, machine, wishes, run, strategy)
 
 
@@ -138,57 +125,9 @@ def replay_run(task: Task, run: RecordedRun) -> Verdict:
     Raises ResumeRefused where its first line does not say how, UnknownName, NoSketch.
     """
     wishes, target = wishes_of(run), choose_target(run.start.target)
-    strategy = make_strategy(task.workload, target, wishes)
+    landscape = landscape_of(run.start, task)
+    strategy = make_strategy(task.workload, target, wishes, landscape)
     return replay(run, task.workload, target, strategy, wishes.options.batch)
-
-
-def choose_machine(
-    device: str, target: str | None, probe: Callable[[], tuple[Gpu, ...] | str] = cuda_devices
-) -> Machine:
-    """Return what "auto", "cuda", "cuda:N" or "model" comes to on this machine.
-
-    ``probe`` returns the GPUs, or why there are none. Raises NoDevice where a GPU is wanted and
-    is not there, and UnknownName.
-    """
-    if device == "model":
-        chosen = choose_target(target)
-        return Machine("model", chosen, f"times come from a model of {chosen.name}, as asked")
-    if device != "auto" and not re.fullmatch(r"cuda(:\d{1,3})?", device):
-        raise unknown("device", device, ("auto", "cuda", "cuda:N", "model"))
-    gpus = probe()
-    missing = gpus if isinstance(gpus, str) else "no CUDA device"
-    if device == "auto" and (isinstance(gpus, str) or not gpus):
-        chosen = choose_target(target)
-        return Machine("model", chosen, f"{missing}: times come from a model of {chosen.name}")
-    number = int(device.partition(":")[2] or 0)
-    gpu = None if isinstance(gpus, str) else next((g for g in gpus if g.index == number), None)
-    if gpu is None:
-        count = 0 if isinstance(gpus, str) else len(gpus)
-        fact = f"there are {count}, counted from 0" if count else missing
-        raise NoDevice(f"device {device}: {fact}; --device model predicts times without a GPU")
-    chosen = choose_target(target, gpu.name)
-    return Machine(f"cuda:{number}", chosen, f"times are measured on {gpu.name}")
-
-
-def choose_target(name: str | None, gpu_name: str | None = None) -> Target:
-    """Return the target called ``name``; without a name the GPU's own, without a GPU h200.
-
-    ``gpu_name`` is what the driver calls the GPU. Raises UnknownName, also for a GPU that no
-    target describes.
-    """
-    if name is not None:
-        if name not in targets.names():
-            raise unknown("target", name, targets.names())
-        return targets.load(name)
-    if gpu_name is None:
-        return targets.load(DEFAULT_TARGET)
-    for known in map(targets.load, targets.names()):
-        if gpu_name in known.device_names:
-            return known
-    raise UnknownName(
-        f"no target describes {gpu_name!r}; name the nearest with --target: "
-        f"{', '.join(targets.names())}"
-    )
 
 
 def make_cost_model(name: str, seed: int, settings: Mapping[str, Any] | None = None) -> CostModel:
@@ -198,11 +137,20 @@ def make_cost_model(name: str, seed: int, settings: Mapping[str, Any] | None = N
     return models.make(name, seed, settings)
 
 
-def make_strategy(workload: Workload, target: Target, wishes: Wishes) -> Strategy:
-    """Return the strategy that was wished for. Raises NoSketch, UnknownName, BadSettings."""
+def make_strategy(
+    workload: Workload, target: Target, wishes: Wishes, landscape: Landscape | None = None
+) -> Strategy:
+    """Return the strategy that was wished for, over the schedules of ``landscape`` if there is one.
+
+    Raises NoSketch, UnknownName, BadSettings.
+    """
     if wishes.strategy not in STRATEGIES:
         raise unknown("strategy", wishes.strategy, STRATEGIES)
-    grids = [Grid(sketch, target) for sketch in sketches(workload, target)]
+    grids: Sequence[Grid]
+    if landscape is not None:
+        grids = RecordedGrid.all_of(landscape)
+    else:
+        grids = [Grid(sketch, target) for sketch in sketches(workload, target)]
     seed, settings = wishes.options.seed, dict(wishes.settings)
     if HORIZON in (one.name for one in fields(strategies.settings_of(wishes.strategy))):
         settings.setdefault(HORIZON, wishes.options.horizon)
@@ -235,7 +183,7 @@ class Tuner:
     wishes: Wishes
     service: Service
     strategy: Strategy
-    predictions: PredictedTimes | None
+    predictions: OutcomesBySchedule | None
     resume: RecordedRun | None = None
 
     def library_us(self) -> float | None:
@@ -294,11 +242,17 @@ def open_tuner(
     They are those of ``crew`` where there is one, and stay with it. ``strategy`` is taken in
     place of the one that was wished for.
 
-    Raises NoSketch, NoDevice, UnknownName, ResumeRefused.
+    Raises NoSketch, NoDevice, BadLandscape, UnknownName, ResumeRefused.
     """
-    strategy = strategy or make_strategy(task.workload, machine.target, wishes)
+    landscape = landscape_for(machine, task)
+    strategy = strategy or make_strategy(task.workload, machine.target, wishes, landscape)
     if resume is not None:
         _check_resume(task, machine, wishes, resume, strategy)
+    if landscape is not None:
+        outcomes = RecordedOutcomes(landscape)
+        replayed = ReplayDevice(device_info(landscape), outcomes, library_timing(landscape))
+        yield Tuner(task, machine, wishes, replayed, strategy, outcomes, resume)
+        return
     predictions = None
     if machine.device == "model":
         predictions = PredictedTimes(machine.target, wishes.options.seed)
@@ -350,11 +304,3 @@ def _member(
 
     stake = stake_of(task.workload, machine.target, task.weight)
     return Member(task, stake, name, open_run, resume)
-
-
-def unknown(what: str, name: str, known: Iterable[str]) -> UnknownName:
-    """Return the error for a name of the kind ``what`` that is none of ``known``."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f", did you mean {near[0]}" if near else ""
-    return UnknownName(f"{what} {name!r} is not known{hint}; known: {', '.join(names)}")

@@ -47,7 +47,8 @@ class ModelDevice(Closing):
     @property
     def device(self) -> DeviceInfo:
         """What measures: no GPU, a model."""
-        return DeviceInfo("model", "", self._target.name, "", _version("torch"), _version("triton"))
+        versions = ("", _version("torch"), _version("triton"))
+        return DeviceInfo("model", "", self._target.name, *versions, predicted=True)
 
     def submit(
         self,

@@ -30,7 +30,11 @@ OnResult = Callable[[int, Measurement], None]
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What measures, for records. Versions are texts; an empty one was not to be had."""
+    """What measures, for records. Versions are texts; an empty one was not to be had.
+
+    ``predicted`` says that a model makes its times up. ``rendering_version`` is that of the texts
+    that were measured, where it is not today's.
+    """
 
     kind: Literal["cuda", "model", "replay", "fake"]
     gpu_name: str
@@ -38,6 +42,8 @@ class DeviceInfo:
     driver: str = ""
     torch: str = ""
     triton: str = ""
+    predicted: bool = False
+    rendering_version: int | None = None
 
 
 class NoDevice(RuntimeError):

@@ -3,7 +3,8 @@
 import pytest
 
 from autosched import assemble
-from autosched.assemble import Machine, UnknownName, Wishes, choose_machine, make_strategy
+from autosched.assemble import Wishes, make_strategy
+from autosched.machine import Machine, UnknownName, choose_machine
 from autosched.te.operators import matmul
 from autosched.tune.options import EFFORTS
 from measure.doctor import Gpu

@@ -31,6 +31,7 @@ from autosched.bench.search_compare import (
     table,
     write,
 )
+from autosched.machine import Machine, choose_machine
 from autosched.spec import Task, load
 from autosched.tune.candidate import Candidate
 from autosched.tune.options import Options
@@ -43,7 +44,7 @@ STRATEGIES = {GUIDED: "evolution", RANDOM: "random"}
 class Searches:
     """Runs searches of one workload, and remembers what the model says of the winners."""
 
-    def __init__(self, task: Task, chosen: assemble.Machine, trials: int, batch: int) -> None:
+    def __init__(self, task: Task, chosen: Machine, trials: int, batch: int) -> None:
         self._task = task
         self._machine = chosen
         self._trials = trials
@@ -76,7 +77,7 @@ def _predicted_us(candidate: Candidate, target: Target) -> float:
 
 
 def compare(
-    task: Task, chosen: assemble.Machine, *, trials: int, seeds: int, batch: int = 32
+    task: Task, chosen: Machine, *, trials: int, seeds: int, batch: int = 32
 ) -> dict[str, Any]:
     """Return the comparison on one workload as plain data; ``predicted`` marks a model's times."""
     searches = Searches(task, chosen, trials, batch)
@@ -87,7 +88,7 @@ def compare(
 
 
 @contextmanager
-def _referee(searches: Searches, chosen: assemble.Machine) -> Iterator[Referee]:
+def _referee(searches: Searches, chosen: Machine) -> Iterator[Referee]:
     if chosen.device == "model":
         yield searches.predict
         return
@@ -107,7 +108,7 @@ def main(
     spec: str, trials: int, seeds: int, device: str, target: str | None, only: str, out: Path
 ) -> None:
     """Search each workload of SPEC with and without a model, SEEDS times, and compare."""
-    chosen = assemble.choose_machine(device, target)
+    chosen = choose_machine(device, target)
     names = set(filter(None, only.split(",")))
     tasks = [task for task in load(spec) if not names or task.id in names]
     gpu = name_of_device(chosen.device)

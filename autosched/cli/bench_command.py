@@ -11,8 +11,7 @@ from typing import Any
 
 import click
 
-from autosched import assemble
-from autosched.assemble import Machine, Wishes
+from autosched.assemble import Wishes
 from autosched.bench.contest import LIBRARIES
 from autosched.bench.device import open_bench
 from autosched.bench.row import Row
@@ -20,6 +19,7 @@ from autosched.bench.run import Bench, Entry, Tuning, run
 from autosched.cli import wording
 from autosched.cli.output import Output, with_output
 from autosched.cli.tune_command import Flags, tune_one
+from autosched.machine import Machine, choose_machine, unknown
 from autosched.spec import Task, load
 from autosched.tune.options import EFFORTS
 from measure.crew import Crew
@@ -95,7 +95,7 @@ def command(
     tasks = load(suite)
     _check("workload", only, [task.id for task in tasks])
     _check("baseline", against, LIBRARIES)
-    machine = assemble.choose_machine(device, target)
+    machine = choose_machine(device, target)
     output.say(machine.reason)
     log = log or (Path("tuned.jsonl") if tune else None)
     flags = Flags(effort=effort, trials=trials, seed=seed)
@@ -130,7 +130,7 @@ def command(
 def _check(what: str, names: Iterable[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
-            raise assemble.unknown(what, name, known)
+            raise unknown(what, name, known)
 
 
 def _tuning(

@@ -9,9 +9,8 @@ from dataclasses import asdict
 
 import click
 
-from autosched import assemble
-from autosched.assemble import Machine, UnknownName
 from autosched.cli.output import Output, with_output
+from autosched.machine import Machine, UnknownName, choose_machine
 from measure.doctor import Report, examine
 
 PREFIX = "AUTOSCHED_"
@@ -44,7 +43,7 @@ def command(ctx: click.Context, /, output: Output) -> None:
 def in_force(report: Report) -> Machine | str:
     """Return what ``--device auto`` comes to, or why it comes to nothing."""
     try:
-        return assemble.choose_machine("auto", None, lambda: report.gpus)
+        return choose_machine("auto", None, lambda: report.gpus)
     except UnknownName as error:
         return str(error)
 

@@ -46,12 +46,12 @@ def verdict(error: BaseException) -> tuple[ExitCode, str]:
 
 def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
     # Imported only once something went wrong: a command that works does not pay for it.
-    from autosched.assemble import UnknownName
     from autosched.bench.report import BadResults
     from autosched.cli.show_command import NothingLogged
     from autosched.experiment.error import BadFolder, MissingPackage
     from autosched.landscape.form import BadLandscape
     from autosched.landscape.subspace import BadSubspace
+    from autosched.machine import UnknownName
     from autosched.spec import SpecError
     from autosched.tune.identity import ResumeRefused
     from cost_model.settings import BadPrior, BadSettings

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.assemble import unknown
 from autosched.cli import wording
 from autosched.cli.nest_text import nest_text
 from autosched.codegen.render import render
+from autosched.machine import unknown
 from autosched.runtime.default import default_schedules
 from autosched.te import text
 from measure.builder import compile_text

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from autosched.assemble import Machine
 from autosched.cli import wording
+from autosched.machine import Machine
 from autosched.spec import Task
 from autosched.tune.result import Best, TuningResult
 from measure.measurement import Timing
 
 
-def lines(machine: Machine, result: TuningResult, best: Best, log: Path) -> Iterator[str]:
+def lines(result: TuningResult, best: Best, log: Path) -> Iterator[str]:
     """Yield the report of a run that found something, the line that loads it last."""
     schedule = best.trial.candidate.schedule
     yield f"{result.workload.label}, for {result.target}"
@@ -31,7 +31,9 @@ def lines(machine: Machine, result: TuningResult, best: Best, log: Path) -> Iter
     )
     yield "schedule"
     yield from (f"  {line}" for line in wording.schedule_lines(schedule))
-    if machine.device == "model":
+    if result.device.kind == "replay":
+        yield f"times were recorded on {result.device.gpu_name}, none was taken now; load it by"
+    elif best.predicted:
         yield "predicted times are logged, and never served; tune on a GPU to serve. Load it by"
     else:
         yield "load it by"
@@ -77,7 +79,7 @@ def data(task: Task, machine: Machine, result: TuningResult, log: Path) -> dict[
         "label": result.workload.label,
         "key": result.workload.key,
         "target": result.target,
-        "device": machine.device,
+        "device": "replay" if result.device.kind == "replay" else machine.device,
         "trials": len(result.trials),
         "recorded": result.recorded,
         "failures": dict(result.failures),

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from autosched import assemble
 from autosched.cli.earlier_files import read_all
 from autosched.cli.exit_code import ExitCode
 from autosched.cli.output import Output, with_output
+from autosched.machine import choose_target
 
 
 @click.group("prior")
@@ -51,7 +51,7 @@ def build(
     from cost_model import prior
     from cost_model.dataset import build as gathered
 
-    chosen = assemble.choose_target(target)
+    chosen = choose_target(target)
     found = read_all(output, inputs, chosen)
     kept = [one for one in found.observations if one.sketch.workload.key not in without]
     made = prior.build(gathered(kept, chosen), chosen.name, threads=os.cpu_count() or 1)

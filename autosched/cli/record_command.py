@@ -11,7 +11,7 @@ from typing import Any, Literal
 import click
 
 from autosched import assemble
-from autosched.assemble import Machine, Wishes
+from autosched.assemble import Wishes
 from autosched.cli.exit_code import ExitCode
 from autosched.cli.output import Output, with_output
 from autosched.cli.resume import find_runs, say_found
@@ -20,6 +20,7 @@ from autosched.landscape import form
 from autosched.landscape.form import Rule
 from autosched.landscape.packing import pack_run
 from autosched.landscape.subspace import narrowed
+from autosched.machine import Machine, choose_machine
 from autosched.spec import Task, load
 from autosched.tune import strategies
 from autosched.tune.grid import Grid
@@ -119,7 +120,7 @@ def command(
     tasks = [task for spec in specs for task in load(spec) if not names or task.id in names]
     if missing := names - {task.id for task in tasks}:
         raise click.UsageError(f"--only: {', '.join(sorted(missing))} is no workload of SPEC")
-    machine = assemble.choose_machine(device, target)
+    machine = choose_machine(device, target)
     output.say(machine.reason)
     kind: Literal["sampled", "complete"] = "complete" if complete else "sampled"
     rule = Rule(kind=kind, seed=seed, sketches=wanted, fixed=dict(fixed))

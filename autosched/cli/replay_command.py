@@ -13,6 +13,7 @@ import click
 from autosched import assemble
 from autosched.cli.exit_code import ExitCode
 from autosched.cli.output import Output, with_output
+from autosched.machine import UnknownName
 from autosched.spec import SpecError, from_data
 from autosched.tune.identity import ResumeRefused
 from autosched.tune.recorded import RecordedRun, plain, runs
@@ -22,6 +23,7 @@ from autosched.tune.suite import stake_of
 from autosched.tune.turns import TurnsVerdict, replay_turns
 from measure.log import LogContents, read
 from measure.record import SuiteRecord
+from measure.service import NoDevice
 from search_space.rules import NoSketch
 
 
@@ -156,7 +158,7 @@ def _row(log: Path, run: RecordedRun) -> Row:
         task = from_data(f"{log}: run {plain(start.run)}", start.spec)
         label = task.workload.label or task.id
         verdict = assemble.replay_run(task, run)
-    except (ResumeRefused, SpecError, assemble.UnknownName, NoSketch) as error:
+    except (ResumeRefused, SpecError, UnknownName, NoSketch, NoDevice) as error:
         facts = error.differences if isinstance(error, ResumeRefused) else (str(error),)
         verdict = Verdict(len(run.trials), 0, "; ".join(facts))
     return Row(plain(start.run), label, plain(start.target), verdict)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from autosched.assemble import Machine
 from autosched.cli import outcome, wording
 from autosched.cli.output import Output
+from autosched.machine import Machine
 from autosched.spec import Task
 from autosched.tune.result import TuningResult
 from autosched.tune.suite import SuiteResult
@@ -24,7 +24,7 @@ def show(output: Output, task: Task, machine: Machine, result: TuningResult, log
     if output.json:
         output.value(outcome.data(task, machine, result, log))
     elif result.best is not None:
-        output.text("\n".join(outcome.lines(machine, result, result.best, log)))
+        output.text("\n".join(outcome.lines(result, result.best, log)))
     if result.best is None:
         click.echo(f"autosched: {_nothing(task, result)}", err=True)
 
@@ -57,7 +57,7 @@ def show_suite(
             )
             output.value({**data, "weight": task.weight, "turns": turns, "state": state})
         elif found is not None and found.best is not None:
-            output.text("\n".join(outcome.lines(machine, found, found.best, log)))
+            output.text("\n".join(outcome.lines(found, found.best, log)))
         if found is None:
             text = f"{task.workload.label or task.id}: not started ({result.stopped})"
             click.echo(f"autosched: {text}", err=True)

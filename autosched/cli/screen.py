@@ -52,6 +52,7 @@ def advance(view: View, event: Event) -> View:
     match event:
         case RunStarted(label, device):
             gpu = device.gpu_name or f"a model of {device.target_name}"
+            gpu = f"{gpu}, as recorded" if device.kind == "replay" else gpu
             return replace(view, label=label, device=gpu, phase="searching")
         case LibraryTimed(latency_us):
             return replace(view, library_us=latency_us)

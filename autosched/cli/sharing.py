@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autosched import assemble
-from autosched.assemble import Machine, Part, Wishes
+from autosched.assemble import Part, Wishes
 from autosched.cli.exit_code import ExitCode
 from autosched.cli.output import Output
 from autosched.cli.report import show_suite
 from autosched.cli.resume import Found
 from autosched.cli.suite_screen import suite_screen
+from autosched.machine import Machine
 from autosched.spec import Task
 from autosched.tune import scheduler as schedulers
 from autosched.tune.suite import Bounds, tune_suite

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from autosched import assemble
 from autosched.cli.level import LEVELS, Subject, show
 from autosched.cli.output import Output, with_output
+from autosched.machine import choose_target
 from autosched.spec import Task, load
 from measure.log import best, read
 from search_space.schedule import BadSchedule, Schedule
@@ -55,7 +55,7 @@ def command(
     """
     if schedule_file and log:
         raise click.UsageError("--schedule and --log both name a schedule; give one")
-    hardware = assemble.choose_target(target)
+    hardware = choose_target(target)
     tasks = load(spec)
     for task in tasks:
         subject = Subject(task.workload, hardware, _named(task, hardware, schedule_file, log))

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from autosched import assemble
-from autosched.assemble import Machine, Wishes
+from autosched.assemble import Wishes
 from autosched.cli.earlier_files import read_all
 from autosched.cli.exit_code import ExitCode
 from autosched.cli.output import Output, with_output
@@ -18,6 +18,7 @@ from autosched.cli.report import show
 from autosched.cli.resume import Found, find_runs, say_found
 from autosched.cli.screen import screen
 from autosched.cli.sharing import Sharing, share
+from autosched.machine import Machine, choose_machine, reasons
 from autosched.spec import Task, load
 from autosched.tune import scheduler as schedulers
 from autosched.tune.options import EFFORTS
@@ -102,10 +103,10 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 )
 @click.option(
     "--device",
-    metavar="auto|cuda[:N]|model",
+    metavar="auto|cuda[:N]|replay[:FILE]|model",
     default="auto",
     show_default=True,
-    help="What measures; auto takes a GPU if there is one.",
+    help="What measures; auto takes a GPU if there is one, else what was recorded on one.",
 )
 @click.option("--target", metavar="NAME", help="Hardware data to tune for.  [default: the GPU's]")
 @click.option(
@@ -178,8 +179,9 @@ def command(
     Ctrl-C ends a run early and keeps what was found; --resume goes on from there.
     """
     tasks = [task for spec in specs for task in load(spec)]
-    machine = assemble.choose_machine(device, target)
-    output.say(machine.reason)
+    machine = choose_machine(device, target, replays=True)
+    for reason in reasons(machine, tasks):
+        output.say(reason)
     several = len(tasks) > 1
     sharing = Sharing(total_trials, scheduler, flags.pop("budget_s") if several else None)
     found = find_runs(output, log, tasks, machine.target) if resume else Found.nothing(tasks)

@@ -57,6 +57,8 @@ class Journal:
         self._device = device
         self._seed = seed
         self._now = now
+        other = device.rendering_version
+        self._rendering_version = RENDERING_VERSION if other is None else other
 
     def start(self, spec: Mapping[str, Any], options: Options, identity: Mapping[str, Any]) -> None:
         """Write what was asked for, and what proposals will depend on beside outcomes."""
@@ -109,7 +111,7 @@ class Journal:
                 gpu=self._device.gpu_name,
                 schedule=trial.candidate.schedule.to_data(),
                 program=trial.program.fingerprint if trial.program else "",
-                rendering_version=RENDERING_VERSION,
+                rendering_version=self._rendering_version,
                 measurement=status_of(trial.measurement),
                 facts=facts_of(trial.measurement),
                 evidence=evidence_of(trial.measurement),
@@ -132,7 +134,7 @@ class Journal:
                 ties=comparison.ties,
                 rounds=comparison.rounds,
                 seeds=comparison.seeds,
-                predicted=self._device.kind == "model",
+                predicted=self._device.predicted,
                 trouble=comparison.trouble,
                 provenance=self._provenance(),
             )

@@ -46,7 +46,16 @@ def device_info(landscape: Landscape) -> DeviceInfo:
     """Return what measured a landscape, for the records of a run on it."""
     head = landscape.head
     then = head.provenance
-    return DeviceInfo("replay", head.gpu, head.target, then.driver, then.torch, then.triton)
+    return DeviceInfo(
+        "replay",
+        head.gpu,
+        head.target,
+        then.driver,
+        then.torch,
+        then.triton,
+        predicted=head.device == "model",
+        rendering_version=head.rendering_version,
+    )
 
 
 def library_timing(landscape: Landscape) -> Timing | None:

@@ -10,6 +10,7 @@ from autosched.tune.candidate import Candidate
 from autosched.tune.events import Stop
 from measure.comparison import Comparison, Ratio
 from measure.measurement import Failed, Measurement, Timed, Timing
+from measure.service import DeviceInfo
 from search_space.program import Program
 from search_space.workload import Workload
 
@@ -53,6 +54,7 @@ class TuningResult:
 
     workload: Workload
     target: str
+    device: DeviceInfo
     trials: tuple[Trial, ...]
     best: Best | None
     comparison: Comparison | None

@@ -31,9 +31,9 @@ from autosched.tune.identity import ResumeRefused
 from autosched.tune.journal import Journal
 from autosched.tune.ledger import Ledger
 from autosched.tune.options import Options
-from autosched.tune.predicted import PredictedTimes
 from autosched.tune.recorded import Diverged, Passage, RecordedRun
 from autosched.tune.result import Best, Trial, TuningResult, fastest
+from autosched.tune.strategy import OutcomesBySchedule
 from measure.comparison import Comparison
 from measure.measurement import Measurement, Timed, Timing
 from measure.service import Pending, Service
@@ -69,7 +69,7 @@ class Running:
     identity: Mapping[str, Any]
     resume: RecordedRun | None
     events: Callable[[Event], None]
-    predictions: PredictedTimes | None
+    predictions: OutcomesBySchedule | None
     ledger: Ledger
     stopped: Stop | None = None
     #: All batches in the order of rounds, and those of the last ones that were not told.
@@ -246,6 +246,7 @@ class Running:
             best = _winner(self.entrants, self.comparison) or _first(fastest(trials, 1))
             return TuningResult(
                 workload=self.task.workload,
+                device=self.service.device,
                 target=self.target.name,
                 trials=trials,
                 best=best,

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from autosched.tune.candidate import Candidate
 from measure.measurement import Measurement, Timed
+from search_space.program import Program
 from search_space.sketch import Sketch
 
 
@@ -22,6 +23,13 @@ class Told:
     def latency_us(self) -> float | None:
         """The median time in microseconds, or None if it failed."""
         return self.measurement.latency_us if isinstance(self.measurement, Timed) else None
+
+
+class OutcomesBySchedule(Protocol):
+    """Knows outcomes by schedule, for a device that is given programs alone."""
+
+    def learn(self, candidate: Candidate, program: Program) -> None:
+        """Remember which candidate ``program`` was rendered from."""
 
 
 class Strategy(Protocol):

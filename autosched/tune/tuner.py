@@ -19,11 +19,10 @@ from autosched.tune.identity import ResumeRefused, device_differences, differenc
 from autosched.tune.journal import Journal
 from autosched.tune.ledger import Ledger
 from autosched.tune.options import Options
-from autosched.tune.predicted import PredictedTimes
 from autosched.tune.recorded import RecordedRun
 from autosched.tune.result import TuningResult
 from autosched.tune.running import Running
-from autosched.tune.strategy import Strategy
+from autosched.tune.strategy import OutcomesBySchedule, Strategy
 from measure.log import LogWriter
 from measure.service import Service
 from search_space.target import Target
@@ -47,7 +46,7 @@ def tune(
     run: str = "",
     resume: RecordedRun | None = None,
     events: Callable[[Event], None] = lambda _: None,
-    predictions: PredictedTimes | None = None,
+    predictions: OutcomesBySchedule | None = None,
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> TuningResult:
@@ -105,7 +104,7 @@ def prepare(
     run: str = "",
     resume: RecordedRun | None = None,
     events: Callable[[Event], None] = lambda _: None,
-    predictions: PredictedTimes | None = None,
+    predictions: OutcomesBySchedule | None = None,
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Running:
