@@ -76,11 +76,10 @@ def _values(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ..
     help="Every legal schedule of what --sketch and --fix state, up to N.",
 )
 @click.option(
-    "--sketch", "wanted", metavar="NAME", multiple=True, help="Only this sketch; may be repeated."
+    "--sketch", metavar="NAME", multiple=True, help="Only this sketch; may be repeated."
 )
 @click.option(
     "--fix",
-    "fixed",
     metavar="CHOICE=V,...",
     multiple=True,
     callback=_values,
@@ -90,7 +89,14 @@ def _values(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ..
 @click.option("--seed", metavar="N", type=click.IntRange(0, 2**31), default=0, show_default=True)
 @click.option("--device", metavar="auto|cuda[:N]|model", default="auto", show_default=True)
 @click.option("--target", metavar="NAME", help="Hardware data.  [default: the GPU's]")
-@click.option("--timeout", "timeout_s", metavar="S", type=click.FloatRange(min=0, min_open=True))
+@click.option(
+    "--timeout",
+    "timeout_s",
+    envvar="AUTOSCHED_RECORD_TIMEOUT",
+    metavar="S",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds for one candidate.  [default: 10; 60 without a GPU]",
+)
 @click.option("--resume", is_flag=True, help="Go on with what the logs in DIR hold.")
 @with_output
 @click.pass_context
@@ -102,8 +108,8 @@ def command(
     out: Path,
     schedules: int,
     complete: bool,
-    wanted: tuple[str, ...],
-    fixed: Mapping[str, tuple[int, ...]],
+    sketch: tuple[str, ...],
+    fix: Mapping[str, tuple[int, ...]],
     only: str,
     seed: int,
     device: str,
@@ -123,7 +129,7 @@ def command(
     machine = choose_machine(device, target)
     output.say(machine.reason)
     kind: Literal["sampled", "complete"] = "complete" if complete else "sampled"
-    rule = Rule(kind=kind, seed=seed, sketches=wanted, fixed=dict(fixed))
+    rule = Rule(kind=kind, seed=seed, sketches=sketch, fixed=dict(fix))
     for task in tasks:
         _strategy(task, machine, rule, schedules)  # refuses what cannot be before any is measured
     with Crew() as crew:
