@@ -75,9 +75,7 @@ def _values(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ..
     is_flag=True,
     help="Every legal schedule of what --sketch and --fix state, up to N.",
 )
-@click.option(
-    "--sketch", metavar="NAME", multiple=True, help="Only this sketch; may be repeated."
-)
+@click.option("--sketch", metavar="NAME", multiple=True, help="Only this sketch; may be repeated.")
 @click.option(
     "--fix",
     metavar="CHOICE=V,...",
