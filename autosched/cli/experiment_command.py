@@ -144,6 +144,7 @@ def _cell(read: Callable[[Mapping[str, Any]], str], held: Mapping[str, Any]) -> 
     "-o",
     "--output",
     "page",
+    envvar="AUTOSCHED_EXPERIMENT_REPORT_OUTPUT",
     type=click.Path(dir_okay=False, path_type=Path),
     help="The page (default: report.html in the folder).",
 )
