@@ -282,7 +282,12 @@ class Part:
 def open_suite(
     parts: Sequence[Part], machine: Machine, log: LogWriter | None, crew: Crew
 ) -> Iterator[tuple[Member, ...]]:
-    """Yield the members of a suite, whose services open when wanted and close at the end."""
+    """Yield the members of a suite, whose services open when wanted and close at the end.
+
+    Raises NoSketch for any of them at once; what ``open_tuner`` raises when a service opens.
+    """
+    for part in parts:
+        sketches(part.task.workload, machine.target)
     with ExitStack() as stack:
         yield tuple(_member(part, machine, log, crew, stack) for part in parts)
 

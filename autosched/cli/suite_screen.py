@@ -64,7 +64,7 @@ class SuiteView:
 
 
 def table(view: SuiteView, now_s: float) -> Group:
-    """Draw the view: tasks side by side, and all together below."""
+    """Draw the view: all together, which stays on the screen, and below the tasks side by side."""
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("workload", "turns", "trials", "failed", "best", "state"):
         grid.add_column(name, justify="left" if name in ("workload", "best", "state") else "right")
@@ -79,7 +79,7 @@ def table(view: SuiteView, now_s: float) -> Group:
             best_text(one, progress) if progress else "-",
             one.phase,
         )
-    return Group(grid, view.summary(now_s))
+    return Group(view.summary(now_s), grid)
 
 
 @contextmanager

@@ -267,8 +267,10 @@ class _Turns:
 
     def _opened(self, n: int) -> Running:
         if n not in self.running:
-            self.running[n] = self.members[n].open(self._listener(n))
-            self.running[n].begin()
+            running = self.members[n].open(self._listener(n))
+            running.begin()
+            # Only now: a run without a first line has no last one.
+            self.running[n] = running
         return self.running[n]
 
     def _listener(self, n: int) -> Callable[[Event], None]:

@@ -104,10 +104,10 @@ def test_tasks_side_by_side():
     stream = io.StringIO()
     Console(file=stream, width=120).print(suite_table(view, 107.0))
     assert [re.split(r" {2,}", line.rstrip()) for line in stream.getvalue().splitlines()] == [
+        ["gradient: turn 1, 40 of 96 trials, 7 s of 1:00"],
         ["workload", "turns", "trials", "failed", "best", "state"],
         ["one", "0", "0", "0", "-", "not started"],
         ["two", "1", "40", "3", "20 us (1.100 of the library's speed)", "searching"],
         ["three", "0", "0", "0", "-", "searching"],
-        ["gradient: turn 1, 40 of 96 trials, 7 s of 1:00"],
     ]
     assert drawn(view.views[0]) == ["  on , not started"]
