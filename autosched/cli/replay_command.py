@@ -13,7 +13,7 @@ import click
 from autosched import assemble
 from autosched.cli.exit_code import ExitCode
 from autosched.cli.output import Output, with_output
-from autosched.machine import UnknownName
+from autosched.machine import UnknownName, choose_target
 from autosched.spec import SpecError, from_data
 from autosched.tune.identity import ResumeRefused
 from autosched.tune.recorded import RecordedRun, plain, runs
@@ -135,8 +135,8 @@ def _turns(log: Path, contents: LogContents) -> Iterator[TurnsRow]:
 def _stake(log: Path, run: RecordedRun) -> Stake:
     try:
         task = from_data(f"{log}: run {plain(run.start.run)}", run.start.spec)
-        target = assemble.choose_target(run.start.target)
-    except (SpecError, assemble.UnknownName):
+        target = choose_target(run.start.target)
+    except (SpecError, UnknownName):
         return Stake()
     return stake_of(task.workload, target)
 
