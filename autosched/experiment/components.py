@@ -21,7 +21,7 @@ def prior_of(others: Sequence[Outcomes]) -> Prior:
 
     Raises BadPrior where that is too little.
     """
-    rows = reduce(joined, [other.dataset() for other in others])
+    rows = reduce(joined, [other.dataset for other in others])
     return prior.build(rows, others[0].target.name)
 
 
@@ -42,7 +42,7 @@ def strategy_of(
     ``others`` are the outcomes that an arm with a prior knows before it starts, and ``inherited``
     what its model learnt of them.
     """
-    known = [one for other in others for one in other.observations()]
+    known = [one for other in others for one in other.observations]
     model = model_of(arm, seed, inherited) if strategies.learns(arm.strategy) else None
     return strategies.make(
         arm.strategy,

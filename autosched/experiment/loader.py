@@ -316,6 +316,7 @@ class _Reader:
             model=settings,
             batch=fields.batch or 32,
             prior=fields.prior or "none",
+            ask_s=fields.ask_s,
             **(self._turns(fields, path) if self._fields.kind == "suite" else {}),
         )
 
@@ -440,6 +441,7 @@ def _merged(base: ArmFields, arm: ArmFields) -> ArmFields:
         model={**(base.model if same_model else {}), **arm.model},
         batch=arm.batch or base.batch,
         prior=arm.prior or base.prior,
+        ask_s=base.ask_s if arm.ask_s is None else arm.ask_s,
         scheduler=arm.scheduler or base.scheduler,
         turns={**(base.turns if same_turns else {}), **arm.turns},
     )

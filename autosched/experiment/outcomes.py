@@ -98,13 +98,15 @@ class Outcomes:
             raise IllegalStep(detail or "it did not render")
         return point.fingerprint
 
-    def observations(self) -> list[Observation]:
-        """Return what a model may learn from: all but times of a disturbed device."""
+    @cached_property
+    def observations(self) -> Sequence[Observation]:
+        """What a model may learn from: all but times of a disturbed device."""
         return [_observation(p) for p in self.points if not _disturbed(p.outcome)]
 
+    @cached_property
     def dataset(self) -> Dataset:
-        """Return the rows of ``observations``."""
-        return build(self.observations(), self.target)
+        """The rows of ``observations``."""
+        return build(self.observations, self.target)
 
 
 def _counting_us(point: Point) -> float | None:

@@ -31,6 +31,7 @@ class Arm:
     model: Mapping[str, Any]
     batch: int
     prior: Prior
+    ask_s: float | None = None
     scheduler: str = ""
     turns: Mapping[str, Any] = field(default_factory=dict)
 
@@ -54,6 +55,7 @@ class Arm:
             "model": dict(self.model),
             "batch": self.batch,
             "prior": self.prior,
+            **({} if self.ask_s is None else {"ask_s": self.ask_s}),
             **(shared if self.scheduler else {}),
         }
 
@@ -95,6 +97,13 @@ class Experiment:
     ranking: RankingFields
     modelled: ModelledFields
     metrics: tuple[str, ...]
+
+    def asking_s(self, arm: Arm, told: int) -> float:
+        """Return what the clock charges for a batch of an arm that was told so many rows."""
+        clock = self.clock
+        if arm.ask_s is not None:
+            return arm.ask_s
+        return clock.ask_s + (clock.learn_s + clock.row_s * told if arm.learns else 0.0)
 
     @property
     def total(self) -> int:

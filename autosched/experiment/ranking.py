@@ -42,7 +42,7 @@ def rank(
     arm: Arm,
     seed: int,
     prior: Prior | None,
-    timer: Callable[[], float] = time.perf_counter,
+    timer: Callable[[], float] = time.process_time,
 ) -> Run:
     """Evaluate the arm's model on ``outcomes`` at each number of rows that the experiment names.
 
@@ -80,9 +80,9 @@ def splits(
     With the workload held out so many rows of each other workload are learnt, and all with a time
     judged; otherwise so many of its own are, and the rest judged.
     """
-    own = outcomes.dataset()
+    own = outcomes.dataset
     whole = own.take(own.valid)
-    apart = [other.dataset() for other in others]
+    apart = [other.dataset for other in others]
     for rows in experiment.ranking.rows:
         rng = np.random.default_rng([seed, 0 if rows == "all" else int(rows)])
         if experiment.ranking.held_out == "workload":

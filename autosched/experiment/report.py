@@ -440,10 +440,11 @@ def _asking(folder: Folder, config: Mapping[str, Any]) -> Iterator[Part]:
     if cells:
         clock = config["clock"]
         text = (
-            f"Milliseconds a batch that asking took on the machine that ran this, the median over "
-            f"runs. It differs from rerun to rerun and enters no other figure: the clock of runs "
-            f"is charged {clock['ask_s']:g} s a batch, and {clock['row_s']:g} s for each row that "
-            f"a learning model has been told."
+            f"Milliseconds a batch that asking took of the processor that ran this, the median "
+            f"over runs. It differs from rerun to rerun and enters no other figure: the clock of "
+            f"runs is charged {clock['ask_s']:g} s a batch, with a model that learns "
+            f"{clock['learn_s']:g} s more, and {clock['row_s']:g} s for each row that it was told, "
+            f"unless the arm says otherwise."
         )
         yield Part("Time of the search itself", text, grids=[Grid(["arm", "ms a batch"], cells)])
 

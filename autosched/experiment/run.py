@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -136,12 +137,17 @@ class Library:
 
     def _load(self, place: Place) -> Outcomes:
         if place.spec is None:
-            found = Outcomes.of(open_landscape(place))
+            found = _recorded(place)
         else:
             found = Outcomes.of(make_landscape(place, self._experiment.modelled))
         if found.optimum_us == float("inf"):
             raise SpecError(f"{place.name}: no schedule of it has a time, so nothing is compared")
         return found
+
+
+@lru_cache(maxsize=32)
+def _recorded(place: Place) -> Outcomes:
+    return Outcomes.of(open_landscape(place))
 
 
 def _claim(folder: Folder, experiment: Experiment) -> None:

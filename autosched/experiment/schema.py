@@ -92,18 +92,20 @@ class ArmFields(_Fields):
     model: dict[str, Plain] = Field(default_factory=dict, description="settings of the cost model")
     batch: Annotated[int, Field(ge=1, le=4096)] | None = None
     prior: Prior | None = None
+    ask_s: Seconds | None = Field(None, description="its own time a batch, instead of the clock's")
     scheduler: str | None = Field(None, description="of a suite: who has the next turn")
     turns: dict[str, Plain] = Field(default_factory=dict, description="settings of the scheduler")
 
 
 class ClockFields(_Fields):
     """The clock of a replayed run: builds side by side on ``builders``, recorded runs in turn, and
-    the arm's own time, stated rather than measured so that it repeats: ``ask_s`` a batch, and for
-    a model that learns ``row_s`` more for each row it has been told."""
+    the arm's own time, stated rather than measured so that it repeats: ``ask_s`` a batch, with a
+    model that learns ``learn_s`` more, and ``row_s`` more for each row it has been told."""
 
     builders: Annotated[int, Field(ge=1, le=4096)] = 16
-    ask_s: Seconds = 0.05
-    row_s: Seconds = 0.0005
+    ask_s: Seconds = 0.02
+    learn_s: Seconds = 0.5
+    row_s: Seconds = 0.001
 
 
 class FinalsFields(_Fields):

@@ -40,7 +40,7 @@ def search(
     arm: Arm,
     seed: int,
     strategy: Strategy,
-    timer: Callable[[], float] = time.perf_counter,
+    timer: Callable[[], float] = time.process_time,
 ) -> Run:
     """Run ``strategy``, which is the arm's for ``seed``, to a bound of the experiment."""
     course = Course(
@@ -107,11 +107,10 @@ class _Search:
     def _propose(self, waiting: deque[Batch]) -> bool:
         """Have ``OVERLAP`` batches on their way where there is more to try; any at all?"""
         while len(waiting) < OVERLAP and self._goes_on():
-            clock = self._experiment.clock
             begun = self._timer()
             batch = self._course.propose()
             self._ask_s.append(self._timer() - begun)
-            self._clock.spend(clock.ask_s + (clock.row_s * self._told if self._arm.learns else 0))
+            self._clock.spend(self._experiment.asking_s(self._arm, self._told))
             if not batch.proposals:
                 self._stopped = "exhausted"
                 break

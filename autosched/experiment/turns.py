@@ -80,9 +80,7 @@ class _Suite:
             begun = self.timer()
             batch = self.members[n].propose()
             self.ask_s.append(self.timer() - begun)
-            clock = self.experiment.clock
-            rows = self.members[n].told if self.arm.learns else 0
-            self.clock.spend(clock.ask_s + clock.row_s * rows)
+            self.clock.spend(self.experiment.asking_s(self.arm, self.members[n].told))
             if not batch.proposals:
                 self.histories[n] = replace(self.histories[n], open=False)
                 continue
@@ -127,7 +125,7 @@ def take_turns(
     arm: Arm,
     seed: int,
     strategies: Sequence[Strategy],
-    timer: Callable[[], float] = time.perf_counter,
+    timer: Callable[[], float] = time.process_time,
 ) -> Run:
     """Run the strategies, one a landscape, until all landscapes together had their trials."""
     members = [

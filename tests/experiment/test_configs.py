@@ -6,7 +6,6 @@ import pytest
 
 from autosched.experiment.folder import Folder
 from autosched.experiment.loader import Overrides, load
-from autosched.experiment.report import report
 from autosched.experiment.run import run
 from autosched.spec import yaml_file
 
@@ -33,9 +32,3 @@ def test_every_file_says_first_what_it_is_about() -> None:
         assert path.read_text("utf-8").startswith("# ")
         data = yaml_file.read(str(path)).data
         assert data["name"] == path.stem
-
-
-def test_smoke_makes_a_page(tmp_path: Path) -> None:
-    (smoke,) = [path for path in FILES if path.stem == "smoke"]
-    run(load(str(smoke), Overrides(small=True)), tmp_path / "smoke")
-    assert "Answer" in report(tmp_path / "smoke").read_text("utf-8")

@@ -47,7 +47,7 @@ def ranked(landscapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_judged_was_not_learnt(landscapes: Path) -> None:
     experiment = read(landscapes, ROWS)
     small, skinny = (Outcomes.of(open_landscape(place)) for place in experiment.places)
-    whole = small.dataset()
+    whole = small.dataset
     for split in splits(experiment, small, [], 1):
         assert len(split.learnt) == split.rows
         both = [*split.learnt.analytic.tolist(), *split.judged.analytic.tolist()]
