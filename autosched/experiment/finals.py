@@ -27,6 +27,8 @@ from autosched.experiment.schema import FinalsFields
 from autosched.landscape import Point
 from measure.measurement import Timed
 
+#: A way to choose, among so many, in so many rounds.
+Choice = tuple[str, int, int]
 #: Ways to choose, and how many of the best a run looks at, however many are wished for.
 METHODS = ("best seen", "sequential", "interleaved")
 CONSIDERED = 64
@@ -34,8 +36,8 @@ CONSIDERED = 64
 
 def regrets(
     points: Sequence[Point], plan: FinalsFields, drifts: Sequence[float], word: str
-) -> Mapping[tuple[str, int], NDArray[np.float64]]:
-    """Return the regrets [draws] of each way to choose among so many of the best.
+) -> Mapping[Choice, NDArray[np.float64]]:
+    """Return the regrets [draws] of each way to choose among so many of the best in so many rounds.
 
     ``points`` are what a run tried, ``drifts`` what windows of the landscape were slower by, over
     their median. Equal ``word`` and arguments give equal draws.
@@ -48,14 +50,16 @@ def regrets(
     truth = np.array([np.median(held) for held in repeats])
     seed = hashlib.sha256(word.encode()).digest()[:8]
     rng = np.random.default_rng(int.from_bytes(seed, "big"))
-    found: dict[tuple[str, int], list[float]] = {}
+    found: dict[Choice, list[float]] = {}
     for _ in range(plan.draws):
         windows = _windows(drifts, len(repeats), rng)
         seen = windows * [np.median(_drawn(held, len(held), rng)) for held in repeats]
         order = np.argsort(seen, kind="stable")
         for count in plan.entrants:
-            for method, picked in _picks(order[:count], repeats, plan.rounds, drifts, rng):
-                found.setdefault((method, count), []).append(truth[picked] / truth.min() - 1)
+            for rounds in plan.rounds if count > 1 else (0,):
+                for method, picked in _picks(order[:count], repeats, rounds, drifts, rng):
+                    lost = truth[picked] / truth.min() - 1
+                    found.setdefault((method, count, rounds), []).append(lost)
     return {key: np.array(held) for key, held in found.items()}
 
 

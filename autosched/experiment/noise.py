@@ -20,16 +20,19 @@ def floor(points: Sequence[Point]) -> Mapping[str, Any]:
 
     ``halves``: a time's repeats, the first half against the second, each by its median, scaled
     down by sqrt(2) to what the whole has (medians of n repeats vary with 1/sqrt(n)). ``finals``:
-    the time of the search against that in the closing comparison, minutes later. Both are the
-    absolute logarithm of the ratio, median and 90th percentile over schedules.
+    the time of the search against that in the closing comparison, minutes later, less the ``shift``
+    that all have in common (the median logarithm of final over search). Both are the absolute
+    logarithm of the ratio, median and 90th percentile over schedules.
     """
     timed = [p for p in points if isinstance(p.outcome, Timed) and not p.outcome.quarantined]
     halves = [_halves(point) for point in timed]
-    apart = [_apart(p.latency_us or 0.0, median(p.finals_us)) for p in timed if p.finals_us]
+    later = [_logarithm(median(p.finals_us), p.latency_us) for p in timed if p.finals_us]
+    shift = median(later) if later else None
     return {
         "schedules": len(timed),
         **_summary("halves", [h for h in halves if h is not None]),
-        **_summary("finals", apart),
+        **_summary("finals", [abs(ratio - (shift or 0.0)) for ratio in later]),
+        "finals_shift": shift,
     }
 
 
@@ -39,11 +42,11 @@ def _halves(point: Point) -> float | None:
     middle = len(repeats) // 2
     if middle < LEAST:
         return None
-    return _apart(median(repeats[:middle]), median(repeats[middle:])) / 2**0.5
+    return abs(_logarithm(median(repeats[:middle]), median(repeats[middle:]))) / 2**0.5
 
 
-def _apart(first_us: float, second_us: float) -> float:
-    return abs(float(np.log(first_us / second_us)))
+def _logarithm(first_us: float, second_us: float | None) -> float:
+    return float(np.log(first_us / (second_us or np.nan)))
 
 
 def _summary(name: str, values: Sequence[float]) -> Mapping[str, Any]:

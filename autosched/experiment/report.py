@@ -401,6 +401,7 @@ def _finals(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
             row["arm"],
             row["method"],
             row["entrants"],
+            row["rounds"] or "-",
             *(_percent(row[name], 3) for name in ("mean", "median", "p90")),
         ]
         for row in rows
@@ -410,13 +411,13 @@ def _finals(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
             "What is lost by taking the wrong one at the end, simulated from recorded repeats: the "
             "chosen schedule's time over that of the best that was tried, less 1."
         )
-        columns = ["landscape", "arm", "choice", "entrants", "mean", "median", "P90"]
+        columns = ["landscape", "arm", "choice", "entrants", "rounds", "mean", "median", "P90"]
         yield Part("Finals", text, grids=[Grid(columns, cells, 3)])
 
 
 def _noise(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
     rows = tables.get("noise", ())
-    names = ("halves_median", "halves_p90", "finals_median", "finals_p90")
+    names = ("halves_median", "halves_p90", "finals_median", "finals_p90", "finals_shift")
     cells = [
         [row["landscape"], row["schedules"], *(_percent(row[name], 3) for name in names)]
         for row in rows
@@ -424,10 +425,18 @@ def _noise(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
     if cells:
         text = (
             "How far apart two timings of one schedule are: halves of the repeats of one timing, "
-            "and the search's timing against that of the closing comparison. A difference below "
-            "it is none."
+            "and the search's timing against that of the closing comparison, less the shift that "
+            "all have in common. A difference below it is none."
         )
-        columns = ["landscape", "schedules", "halves", "P90", "search against final", "P90"]
+        columns = [
+            "landscape",
+            "schedules",
+            "halves",
+            "P90",
+            "search against final",
+            "P90",
+            "shift",
+        ]
         yield Part("Noise floor", text, grids=[Grid(columns, cells)])
 
 

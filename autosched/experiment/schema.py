@@ -30,6 +30,7 @@ ArmName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+=-
 Plain = bool | int | float | str | list[Any] | None
 Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Rounds = Annotated[int, Field(ge=1, le=1000)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
@@ -112,7 +113,7 @@ class FinalsFields(_Fields):
     """Finals that are simulated from recorded repeats: so many of the best, so many rounds."""
 
     entrants: Annotated[list[Count], BeforeValidator(_ascending)] = [1, 2, 4, 8, 16]
-    rounds: Annotated[int, Field(ge=1, le=1000)] = 50
+    rounds: Annotated[list[Rounds], BeforeValidator(_ascending)] = [50]
     draws: Annotated[int, Field(ge=1, le=10_000)] = 25
 
 

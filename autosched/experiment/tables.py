@@ -269,6 +269,7 @@ def noise_floor(results: Results) -> Table:
     rows = [{"landscape": p, **noise.floor(results.outcomes[p].points)} for p in results.places]
     parts = ("count", "median", "p90")
     columns = [f"{kind}_{part}" for kind in ("halves", "finals") for part in parts]
+    columns.append("finals_shift")
     return Table("noise", ("landscape", "schedules", *columns), tuple(rows))
 
 
@@ -279,14 +280,14 @@ def final_choices(results: Results) -> Table:
         outcomes = results.outcomes[place]
         slower = finals.drifts(outcomes.points)
         for arm in results.arms:
-            found: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
+            found: dict[finals.Choice, list[NDArray[np.float64]]] = {}
             for curve in results.seeds_of(place, arm):
                 tried = [outcomes.by_key[t["sketch"], tuple(t["choices"])] for t in curve.trials]
                 plan = results.experiment.finals
                 drawn = finals.regrets(tried, plan, slower, str(curve.name))
                 for key, held in drawn.items():
                     found.setdefault(key, []).append(held)
-            for (method, entrants), parts in found.items():
+            for (method, entrants, rounds), parts in found.items():
                 held = np.concatenate(parts)
                 rows.append(
                     {
@@ -294,13 +295,14 @@ def final_choices(results: Results) -> Table:
                         "arm": arm,
                         "method": method,
                         "entrants": entrants,
+                        "rounds": rounds or None,
                         "draws": len(held),
                         "mean": float(held.mean()),
                         "median": float(np.median(held)),
                         "p90": float(np.quantile(held, 0.9)),
                     }
                 )
-    columns = ("landscape", "arm", "method", "entrants", "draws", "mean", "median", "p90")
+    columns = ("landscape", "arm", "method", "entrants", "rounds", "draws", "mean", "median", "p90")
     return Table("finals", columns, tuple(rows))
 
 

@@ -25,7 +25,7 @@ arms:
 seeds: 2
 trials: 24
 checkpoints: [8, 16]
-finals: {entrants: [1, 2], rounds: 5, draws: 2}
+finals: {entrants: [1, 2], rounds: [5], draws: 2}
 modelled: {schedules: 60, sketches: 2}
 """
 

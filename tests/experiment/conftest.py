@@ -27,7 +27,7 @@ seeds: 3
 trials: 32
 checkpoints: [4, 8, 16]
 checkpoints_s: [1, 2, 400]
-finals: {entrants: [1, 4], rounds: 5, draws: 4}
+finals: {entrants: [1, 4], rounds: [5], draws: 4}
 """
 
 

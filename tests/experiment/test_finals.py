@@ -1,6 +1,7 @@
 """How finals choose, where it is known what is right."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from search_space import target as targets
 from search_space.rules import sketches
 from search_space.sketch import Sketch
 
-PLAN = FinalsFields(entrants=[1, 8], rounds=25, draws=60)
+PLAN = FinalsFields(entrants=[1, 8], rounds=[25], draws=60)
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +44,14 @@ TIMES = [10.0 + 0.02 * n for n in range(20)]
 
 def test_without_noise_every_way_picks_the_best(sketch: Sketch) -> None:
     found = finals.regrets(points(sketch, TIMES, 0.0), PLAN, [1.0], "a run")
-    assert set(found) == {("best seen", 1), ("sequential", 8), ("interleaved", 8)}
+    assert set(found) == {("best seen", 1, 0), ("sequential", 8, 25), ("interleaved", 8, 25)}
     assert all((held == 0).all() for held in found.values())
 
 
 def test_turns_undo_the_drift_of_windows(sketch: Sketch) -> None:
     held = points(sketch, TIMES, 0.002)
     found = finals.regrets(held, PLAN, [0.98, 1.0, 1.02], "a run")
-    means = {method: float(regrets.mean()) for (method, _), regrets in found.items()}
+    means = {method: float(regrets.mean()) for (method, *_), regrets in found.items()}
     assert means["interleaved"] < 0.5 * means["sequential"]
     assert means["interleaved"] < 0.5 * means["best seen"]
 
@@ -60,7 +61,7 @@ def test_equal_words_give_equal_draws(sketch: Sketch) -> None:
     first, second, other = (
         finals.regrets(held, PLAN, [1.0], word) for word in ("a run", "a run", "another")
     )
-    key = ("interleaved", 8)
+    key = ("interleaved", 8, 25)
     assert first[key].tolist() == second[key].tolist()
     assert first[key].tolist() != other[key].tolist()
 
@@ -83,3 +84,13 @@ def test_the_noise_floor_of_known_noise(sketch: Sketch) -> None:
     assert floor["halves_median"] == pytest.approx(0.674 * s, rel=0.2)
     assert floor["halves_p90"] == pytest.approx(1.645 * s, rel=0.2)
     assert floor["finals_count"] == 0
+
+
+def test_the_shift_that_all_finals_have_is_told_from_noise(sketch: Sketch) -> None:
+    held = points(sketch, [10.0, 20.0, 30.0], 0.0)
+    later = [replace(p, finals_us=(1.02 * us,)) for p, us in zip(held, (10, 20, 31), strict=True)]
+    floor = noise.floor(later)
+    assert floor["finals_count"] == 3
+    assert floor["finals_shift"] == pytest.approx(np.log(1.02))
+    assert floor["finals_median"] == pytest.approx(0, abs=1e-12)
+    assert floor["finals_p90"] == pytest.approx(0.8 * np.log(31 / 30), rel=1e-6)
