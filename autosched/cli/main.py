@@ -26,6 +26,7 @@ COMMANDS = (
     "log",
     "replay",
     "record",
+    "landscapes",
     "experiment",
     "prior",
     "schema",
