@@ -73,7 +73,11 @@ def run_command(
 
 def _say(output: Output, event: RunDone) -> None:
     *lines, last = event.lines
-    if lines[-1]["kind"] == "trial":
+    if lines[0]["optimum_us"] is None:
+        times = [line["us"] for line in lines[1:] if line["us"] is not None]
+        said = f"{min(times):.4g} us" if times else "nothing"
+        said += f" after {last['trials']} trials, {last['at_s']:.1f} s"
+    elif lines[-1]["kind"] == "trial":
         ratio = float(Curve.of(event.name, event.lines).after(len(lines)))
         share = f"within {100 * (ratio - 1):.1f} % of the best known"
         found = share if ratio < float("inf") else "nothing"

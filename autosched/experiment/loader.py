@@ -45,6 +45,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "search": get_args(SearchMetric),
     "ranking": get_args(RankingMetric),
     "suite": get_args(SuiteMetric),
+    "live": get_args(SuiteMetric),
 }
 #: Stands for the strategy of an arm that ranks, and for the model of one that learns nothing.
 NONE = "none"
@@ -96,8 +97,6 @@ def resolve(document: Document, overrides: Overrides | None = None) -> Experimen
     fields = _small(fields) if wished.small else fields
     trials = wished.trials or fields.trials
     reader = _Reader(document, fields, trials)
-    if fields.device == "cuda":
-        raise document.error(("device",), "cuda is not there yet")
     arms = reader.arms()
     known = [arm.name for arm in arms]
     for name in wished.only:
@@ -184,10 +183,12 @@ class _Reader:
 
     def metrics(self) -> tuple[str, ...]:
         """Return the metrics that were wished for, all of the kind by default."""
-        known = METRICS[self._fields.kind]
+        live = self._fields.device == "cuda"
+        known = METRICS["live" if live else self._fields.kind]
         for n, metric in enumerate(self._fields.metrics):
             if metric not in known:
-                fact = f"{show(metric)} is none of a {self._fields.kind}: {', '.join(known)}"
+                kind = "run on a GPU" if live else self._fields.kind
+                fact = f"{show(metric)} is none of a {kind}: {', '.join(known)}"
                 raise self._error(("metrics", n), fact)
         return tuple(self._fields.metrics) or known
 
@@ -200,10 +201,9 @@ class _Reader:
             raise self._error((other,), f"device {fields.device} wants {wanted}, not {other}")
         if not getattr(fields, wanted):
             raise self._error((wanted,), f"is missing, device {fields.device} wants some")
-        if fields.kind == "ranking" and fields.device == "cuda":
-            raise self._error(
-                ("device",), "a ranking is of recorded or modelled outcomes, not cuda"
-            )
+        if fields.kind != "search" and fields.device == "cuda":
+            fact = f"a {fields.kind} is of recorded or made-up outcomes, not cuda"
+            raise self._error(("device",), fact)
         found = list(self._landscapes() if replayed else self._workloads())
         names = [place.name for place, _ in found]
         for n, (place, path) in enumerate(found):
@@ -259,6 +259,8 @@ class _Reader:
             raise self._error(("ranking", "held_out"), "workload wants two landscapes at least")
         for arm in arms:
             path = self._written(("arms", arm.name, "prior"))
+            if arm.prior == "others" and self._fields.device == "cuda":
+                raise self._error(path, f"{arm.name}: on a GPU nothing is known of others before")
             if arm.prior == "others" and len(places) < 2:
                 fact = "the arm wants what was recorded of others, and there is one landscape"
                 raise self._error(path, f"{arm.name}: {fact}")

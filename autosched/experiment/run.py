@@ -19,6 +19,7 @@ from autosched.experiment.components import prior_of, strategy_of
 from autosched.experiment.curve import Curve
 from autosched.experiment.error import BadFolder
 from autosched.experiment.folder import RESOLVED, SUMMARY, VERSIONS, Folder, RunName
+from autosched.experiment.live import live_runs, with_best_known
 from autosched.experiment.loader import make_landscape, open_landscape
 from autosched.experiment.outcomes import Outcomes
 from autosched.experiment.plan import Arm, Experiment, Place
@@ -73,7 +74,7 @@ def run(
     missing = [name for name in wanted if not folder.has(name)]
     done = len(wanted) - len(missing)
     for name, made in _made(experiment, folder, outcomes, missing, jobs):
-        folder.append_timings([_timing(name, made)])
+        folder.append_timings([_timing(name, made)] if made.ask_s else [])
         done += 1
         events(RunDone(name, done, len(wanted), made.lines))
     return tabulate(experiment, folder, outcomes)
@@ -81,8 +82,14 @@ def run(
 
 def tabulate(experiment: Experiment, folder: Folder, outcomes: Library) -> Mapping[str, Any]:
     """Write the tables and the summary of runs that are all there; return the summary."""
-    held = {place.name: outcomes.of(place) for place in experiment.places}
-    runs = {name: folder.read_run(name) for name in run_names(experiment)}
+    runs: dict[RunName, list[Mapping[str, Any]]] = {
+        name: [*folder.read_run(name)] for name in run_names(experiment)
+    }
+    held = dict[str, Outcomes]()
+    if experiment.device == "cuda":
+        runs = with_best_known(runs)
+    else:
+        held = {place.name: outcomes.of(place) for place in experiment.places}
     if experiment.kind == "ranking":
         found = list(ranking_tables(experiment, runs))
     else:
@@ -90,7 +97,7 @@ def tabulate(experiment: Experiment, folder: Folder, outcomes: Library) -> Mappi
         found = list(tables(Results(experiment, held, curves)))
     for table in found:
         folder.write_table(table.name, table.columns, table.rows)
-    predicted = any(outcomes.predicted for outcomes in held.values())
+    predicted = any(lines[0]["predicted"] for lines in runs.values())
     whole = summary(experiment, found, predicted=predicted)
     folder.write_json(SUMMARY, whole)
     return whole
@@ -188,7 +195,12 @@ def without_files(data: Any) -> Any:
 def _made(
     experiment: Experiment, folder: Folder, outcomes: Library, missing: list[RunName], jobs: int
 ) -> Iterator[tuple[RunName, Run]]:
-    """Yield runs as they are done and written, by ``jobs`` processes."""
+    """Yield runs as they are done and written, by ``jobs`` processes; a GPU does one at a time."""
+    if experiment.device == "cuda":
+        for name, made in live_runs(experiment, missing):
+            folder.write_run(name, made.lines)
+            yield name, made
+        return
     if jobs == 1 or len(missing) < 2:
         yield from ((name, _one(experiment, folder, outcomes, name)) for name in missing)
         return

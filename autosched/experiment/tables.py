@@ -77,7 +77,7 @@ class Results:
     def random_best(self, place: str, trials: int) -> NDArray[np.float64]:
         """Return calculated random search's expected best over the best known [trials]; NaN of
         what is no landscape."""
-        if place == SUITE:
+        if place == SUITE or not self.outcomes:
             return np.full(trials, np.nan)
         if place == ALL:
             return geometric_mean([self.random_best(name, trials) for name in self.places])
