@@ -110,11 +110,14 @@ class GradientSettings:
     ``alpha`` is the trust in the gain of the last ``window`` turns against what is hoped for,
     ``beta`` how far a task is trusted to reach the rate of similar ones, ``epsilon`` the share of
     turns that are drawn, by ``seed``, from all open tasks. The first three are those of Ansor.
+    Every task has ``warm_up`` turns before any has more: the first two of a run are proposed
+    before any outcome is known, and the third gains the most of all that follow.
     """
 
     alpha: float = 0.2
     beta: float = 2.0
     window: int = 3
+    warm_up: int = 3
     epsilon: float = 0.05
     seed: int = 0
 
@@ -135,8 +138,8 @@ class Gradient:
     the time above ``floor_us`` can go, tasks are similar only where sizes are too
     (``Stake.like``), and turns on their way count into t.
 
-    Every task has a first turn before any has a second. One in which no candidate has worked
-    has no gradient; it has a turn whenever it has had no more of them than tasks have on average.
+    A task in which no candidate has worked has no gradient; it has a turn whenever it has had no
+    more of them than tasks have on average.
     """
 
     name = "gradient"
@@ -162,7 +165,7 @@ class Gradient:
         """Return the open task with the steepest gradient, of equals the one with fewest turns."""
         open_ = _open(histories)
         fewest = RoundRobin().choose(histories)
-        if fewest is None or histories[fewest].granted == 0:
+        if fewest is None or histories[fewest].granted < self._how.warm_up:
             return fewest
         granted = sum(history.granted for history in histories)
         rng = Random(f"{self._how.seed}:{granted}")
@@ -230,6 +233,6 @@ def make(name: str, stakes: Sequence[Stake], settings: Mapping[str, Any]) -> Sch
 
 def _fits(name: str, value: Any, *, whole: bool) -> bool:
     if whole:
-        return type(value) is int and (1 if name == "window" else 0) <= value < 1 << 32
+        return type(value) is int and (1 if name in ("window", "warm_up") else 0) <= value < 1 << 32
     most = math.inf if name == "beta" else 1.0
     return type(value) in (int, float) and 0 <= value <= most and math.isfinite(value)

@@ -25,7 +25,7 @@ from autosched.tune.scheduler import (
 from autosched.tune.suite import stake_of
 from search_space import target as targets
 
-EXACT = GradientSettings(epsilon=0.0)
+EXACT = GradientSettings(epsilon=0.0, warm_up=1)
 #: On their way at a time, as in a suite.
 OVERLAP = 2
 
@@ -106,17 +106,18 @@ def test_sequential_takes_the_first_that_is_open() -> None:
     st.integers(0, 2**16),
     st.floats(0.0, 1.0),
     st.integers(0, 2**16),
+    st.integers(1, 3),
 )
-def test_every_task_has_a_first_turn_before_any_has_a_second(
-    stakes: list[Stake], luck: int, failures: float, seed: int
+def test_every_task_has_as_many_turns_as_it_takes_to_warm_up(
+    stakes: list[Stake], luck: int, failures: float, seed: int, warm_up: int
 ) -> None:
     def outcome(n: int, turn: int) -> float | None:
         rng = Random(f"{luck} {n} {turn}")
         return None if rng.random() < failures else rng.lognormvariate(3.0, 1.0)
 
-    scheduler = Gradient(stakes, GradientSettings(seed=seed))
+    scheduler = Gradient(stakes, GradientSettings(seed=seed, warm_up=warm_up))
     granted = simulated(scheduler, outcome, 40, len(stakes))
-    assert granted[: len(stakes)] == list(range(len(stakes)))
+    assert granted[: warm_up * len(stakes)] == [*range(len(stakes))] * warm_up
     assert granted == simulated(scheduler, outcome, 40, len(stakes))
 
 
@@ -202,11 +203,14 @@ def test_a_task_in_which_nothing_works_has_its_share_and_no_more() -> None:
 
 def test_a_share_of_turns_is_drawn_from_all() -> None:
     stakes = [Stake(weight=1e6, family="a"), Stake(weight=1e-6, family="b")]
-    scheduler = Gradient(stakes, GradientSettings(epsilon=0.2, seed=3))
+    scheduler = Gradient(stakes, GradientSettings(epsilon=0.2, seed=3, warm_up=1))
     granted = simulated(scheduler, lambda n, t: 10.0, 400, 2)
     assert granted.count(1) == pytest.approx(40, abs=15)
     assert granted != simulated(
-        Gradient(stakes, GradientSettings(epsilon=0.2, seed=4)), lambda n, t: 10.0, 400, 2
+        Gradient(stakes, GradientSettings(epsilon=0.2, seed=4, warm_up=1)),
+        lambda n, t: 10.0,
+        400,
+        2,
     )
 
 

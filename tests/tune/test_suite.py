@@ -340,6 +340,7 @@ def test_a_session_is_a_line_that_says_who_shares_and_how(suite: Suite) -> None:
         "alpha": 0.2,
         "beta": 2.0,
         "window": 3,
+        "warm_up": 3,
         "epsilon": 0.05,
         "seed": 0,
     }
