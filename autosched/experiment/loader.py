@@ -5,7 +5,6 @@ Strategies, models and settings are looked up by name in the tables that hold th
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path as FilePath
@@ -13,20 +12,16 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from autosched import landscape
+from autosched.experiment.place import NoLandscape, landscapes_named, landscapes_of
 from autosched.experiment.plan import Arm, Experiment, Place
 from autosched.experiment.schema import (
     FIELDS_OF,
     ArmFields,
     ExperimentFields,
-    LandscapeFields,
-    ModelledFields,
     RankingMetric,
     SearchMetric,
     SuiteMetric,
 )
-from autosched.landscape.form import SUFFIX, BadLandscape
-from autosched.landscape.synthetic import synthetic
 from autosched.spec import SpecError, from_data, yaml_file
 from autosched.spec.document import Document, Path
 from autosched.spec.explain import explain, show, unknown
@@ -34,7 +29,6 @@ from autosched.tune import scheduler, strategies
 from cost_model import models
 from cost_model.settings import BadSettings
 from cost_model.settings import read as read_settings
-from measure.disk import StorageError
 from search_space import target as targets
 
 #: What an arm is where neither it nor the base says otherwise.
@@ -49,8 +43,6 @@ METRICS: Mapping[str, tuple[str, ...]] = {
 }
 #: Stands for the strategy of an arm that ranks, and for the model of one that learns nothing.
 NONE = "none"
-#: The word that stands for every landscape that is shipped.
-SHIPPED = "shipped"
 #: What one factor may be, beside a setting of one of the parts.
 PARTS = ("search", "model", "turns")
 FACTORS = ("strategy", "cost_model", "batch", "prior", "scheduler")
@@ -102,7 +94,7 @@ def resolve(document: Document, overrides: Overrides | None = None) -> Experimen
     for name in wished.only:
         if name not in known:
             raise SpecError(f"--only {name!r}: no arm of that name: {unknown(name, known)}")
-    places = _given(wished.landscapes) if wished.landscapes else reader.places()
+    places = landscapes_named(wished.landscapes) if wished.landscapes else reader.places()
     places = places[:SMALL_COUNT] if wished.small else places
     reader.check(arms, places)
     total = trials * (len(places) if fields.kind == "suite" else 1)
@@ -223,30 +215,13 @@ class _Reader:
             yield Place(fields.id, spec=spec), path
 
     def _landscapes(self) -> Iterator[tuple[Place, Path]]:
+        beside = FilePath(self._document.name).parent
         for n, wish in enumerate(self._fields.landscapes):
             path: Path = ("landscapes", n)
             try:
-                yield from ((place, path) for place in self._landscape(wish))
-            except _NoLandscape as error:
+                yield from ((place, path) for place in landscapes_of(wish, beside))
+            except NoLandscape as error:
                 raise self._error(path, str(error)) from error
-
-    def _landscape(self, wish: str | LandscapeFields) -> Iterator[Place]:
-        if isinstance(wish, LandscapeFields):
-            beside = FilePath(self._document.name).parent
-            place = _place(str(beside / wish.file) if wish.file else wish.name)
-            if wish.sha256 is not None and place.sha256 != wish.sha256:
-                fact = (
-                    f"{wish.name}: its SHA-256 is {place.sha256[:12]}.., not {wish.sha256[:12]}.."
-                )
-                raise _NoLandscape(f"{fact}: it is not the landscape that this was run on")
-            yield replace(place, name=wish.name)
-        elif wish == SHIPPED:
-            if not landscape.names():
-                raise _NoLandscape("none are shipped")
-            yield from map(_place, landscape.names())
-        else:
-            named = wish in landscape.names() or not _is_file_name(wish)
-            yield _place(wish if named else str(FilePath(self._document.name).parent / wish))
 
     def check(self, arms: Sequence[Arm], places: Sequence[Place]) -> None:
         """Raise SpecError where arms or the ranking ask for what the places do not give."""
@@ -375,57 +350,6 @@ class _Reader:
 
     def _error(self, path: Path, fact: str, *, key: bool = False) -> SpecError:
         return self._document.error(path, fact, key=key)
-
-
-class _NoLandscape(ValueError):
-    """A landscape that cannot be had; the message says why."""
-
-
-def _given(names: tuple[str, ...]) -> tuple[Place, ...]:
-    try:
-        return tuple(map(_place, names))
-    except _NoLandscape as error:
-        raise SpecError(f"--landscape: {error}") from error
-
-
-def _is_file_name(name: str) -> bool:
-    return name != FilePath(name).name or name.endswith(SUFFIX)
-
-
-def _place(name: str) -> Place:
-    """Return the place of a landscape by its name or file. Raises _NoLandscape."""
-    shipped = landscape.shipped(name)
-    path = shipped or FilePath(name)
-    try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        if _is_file_name(name):
-            raise _NoLandscape(f"{name}: no such file") from None
-        raise _NoLandscape(f"{show(name)} is {unknown(name, landscape.names())}") from None
-    title = path.name.removesuffix(SUFFIX)
-    return Place(title, "" if shipped else str(path.resolve()), digest)
-
-
-def make_landscape(place: Place, plan: ModelledFields) -> landscape.Landscape:
-    """Return a made-up landscape of the workload of ``place``. Raises NoSketch."""
-    head, lines = synthetic(place.spec or {}, plan.schedules, most_sketches=plan.sketches)
-    return landscape.place(FilePath(place.name), head, lines)
-
-
-def open_landscape(place: Place) -> landscape.Landscape:
-    """Return the landscape of ``place``. Raises SpecError where it is none, or another by now."""
-    path = FilePath(place.file) if place.file else landscape.shipped(place.name)
-    if path is None:
-        raise SpecError(f"{place.name}: no landscape of that name is shipped")
-    try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        if digest != place.sha256:
-            raise SpecError(f"{path}: was changed while the experiment ran")
-        return replace(landscape.load(path), name=place.name)
-    except BadLandscape as error:
-        raise SpecError(str(error)) from error
-    except OSError as error:
-        raise StorageError(path, "cannot be read", error) from error
 
 
 def _merged(base: ArmFields, arm: ArmFields) -> ArmFields:

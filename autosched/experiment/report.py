@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from itertools import chain
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from autosched.experiment import drawing
-from autosched.experiment.drawing import Line, Panel
+from autosched.experiment import drawing, ranking_part, search_part
 from autosched.experiment.error import BadFolder, MissingPackage
 from autosched.experiment.folder import REPORT, RESOLVED, SUMMARY, VERSIONS, Folder
+from autosched.experiment.part import Grid, Part, number, percent
 from autosched.spec import yaml_file
 from cost_model.metrics import spearman
 
@@ -27,29 +26,6 @@ Row = Mapping[str, str]
 DRAWN = 4
 #: Origins of candidates that a model chose.
 CHOSEN = ("evolution", "polish", "walk")
-#: Features that are drawn.
-FEATURES = 24
-#: Headings of columns of shares, given in percent.
-SHARES = {"median", "q1", "q3", "low", "high", "random", "mean", "p90", "share", "within", "regret"}
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table of the page: columns and cells as text; those from ``numbers`` on stand right."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    numbers: int = 1
-
-
-@dataclass(frozen=True)
-class Part:
-    """A section: what it is called, what it says, its figures and its tables."""
-
-    title: str
-    text: str
-    figures: Sequence[str] = ()
-    grids: Sequence[Grid] = ()
 
 
 def report(path: Path, page: Path | None = None) -> Path:
@@ -87,12 +63,12 @@ def _context(folder: Folder) -> dict[str, Any]:
     tables = {name: folder.read_table(name) for name in folder.tables()}
     summary = folder.read_json(SUMMARY)
     parts = (
-        _answers(summary),
-        _curves(tables),
-        _regret(tables),
-        _reach(tables),
-        _score(tables),
-        _ranking(tables),
+        search_part.answers(summary),
+        search_part.curves(tables),
+        search_part.regret(tables),
+        search_part.reach(tables),
+        search_part.score(tables),
+        ranking_part.ranking(tables),
         _predictions(folder, config),
         _failures(tables),
         _finals(tables),
@@ -126,209 +102,6 @@ def _places(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return held
 
 
-def _answers(summary: Mapping[str, Any]) -> Iterator[Part]:
-    if summary["kind"] == "ranking":
-        return
-    first = next(iter(summary["arms"]))
-    rows = []
-    for name, held in summary["arms"].items():
-        regret, score = held.get("regret", {}), held.get("score", {})
-        near = [cell for found in held.get("reach", {}).values() for cell in _near(found)]
-        rows.append(
-            [
-                name,
-                f"{_percent(regret.get('median'))} {_interval(regret, _percent)}",
-                _ratio(held.get("ratio")),
-                f"{_number(score.get('median'))} {_interval(score, _number)}",
-                *near,
-                _percent(held.get("failed")),
-            ]
-        )
-    within = [
-        f"{100 * float(w):g} %" for w in next(iter(summary["arms"].values())).get("reach", {})
-    ]
-    near_columns = [c for w in within for c in (f"trials to {w} (P90)", f"seconds to {w} (P90)")]
-    columns = ["arm", "regret at the end", f"time over {first}'s", "score", *near_columns, "failed"]
-    text = (
-        "Over all landscapes. Regret: the best time found over the best known, less 1, the median "
-        "over seeds with its 95 % bootstrap interval. Time over the first arm's: paired by seed, "
-        "below 1 is faster. Score: 0 is calculated random search, 1 the best known at once."
-    )
-    yield Part("Answer", text, grids=[Grid(columns, rows)])
-
-
-def _near(found: Mapping[str, Any]) -> Iterator[str]:
-    for axis in ("evaluations", "seconds"):
-        middle, most = found[f"{axis}_median"], found[f"{axis}_p90"]
-        yield f"{_plain(middle)} ({_plain(most)})"
-
-
-def _curves(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
-    rows = tables.get("curves", ())
-    figures = []
-    for n, place in enumerate(dict.fromkeys(row["landscape"] for row in rows)):
-        held = [row for row in rows if row["landscape"] == place]
-        panels = [_panel(held, axis) for axis in ("evaluations", "seconds")]
-        figures.append(_titled(place, drawing.curves(panels, f"curve{n}")))
-    if figures:
-        text = (
-            "Speed of the best found so far over that of the best known; the line is the median "
-            "over seeds, the band its 95 % bootstrap interval. Dotted: the expectation of random "
-            "search, calculated from the landscape. Seconds are those of the simulated clock."
-        )
-        yield Part("Best so far", text, figures)
-
-
-def _panel(rows: Sequence[Row], axis: str) -> Panel:
-    lines = []
-    own = [row for row in rows if row["axis"] == axis]
-    for arm in dict.fromkeys(row["arm"] for row in own):
-        held = [row for row in own if row["arm"] == arm]
-        x = [float(row["at"]) for row in held]
-        parts = (_speeds(held, name) for name in ("median", "high", "low"))
-        lines.append(Line(arm, x, *parts))
-    if axis == "evaluations" and own and own[0]["random"]:
-        first = [row for row in own if row["arm"] == own[0]["arm"]]
-        x = [float(row["at"]) for row in first]
-        lines.append(Line("(random, calculated)", x, _speeds(first, "random")))
-    middles = [y for line in lines for y in line.y[len(line.y) // 8 :] if y > 0]
-    lowest = max(0.0, min(middles, default=0.0) - 0.05)
-    ylabel = "share of the best known speed" if axis == "evaluations" else ""
-    return Panel(axis, ylabel, lines, from_y=lowest, to_y=1.01)
-
-
-def _speeds(rows: Sequence[Row], name: str) -> list[float]:
-    return [1 / float(row[name]) if row[name] else 0.0 for row in rows]
-
-
-def _regret(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
-    rows = tables.get("regret", ())
-    grids = []
-    for place in dict.fromkeys(row["landscape"] for row in rows):
-        for axis in ("evaluations", "seconds"):
-            held = [r for r in rows if (r["landscape"], r["axis"]) == (place, axis)]
-            if held:
-                grids.append(_checkpoints(held, f"{place}, {axis}"))
-    if grids:
-        text = "Median over seeds of the regret, and its 95 % bootstrap interval."
-        yield Part("Regret at checkpoints", text, grids=grids)
-
-
-def _checkpoints(rows: Sequence[Row], title: str) -> Grid:
-    marks = list(dict.fromkeys(row["at"] for row in rows))
-    cells = {(row["arm"], row["at"]): row for row in rows}
-    found = []
-    for arm in dict.fromkeys(row["arm"] for row in rows):
-        held = [cells[arm, mark] for mark in marks]
-        found.append([arm, *(f"{_percent(r['median'])} {_interval(r, _percent)}" for r in held)])
-    if any(row.get("random") for row in rows):
-        first = rows[0]["arm"]
-        random = [_percent(cells[first, mark]["random"]) for mark in marks]
-        found.append(["(random, calculated)", *random])
-    return Grid([title, *(f"{float(mark):g}" for mark in marks)], found)
-
-
-def _reach(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
-    rows = tables.get("reach", ())
-    cells = [
-        [
-            row["landscape"],
-            row["arm"],
-            f"{100 * float(row['within']):g} %",
-            f"{row['reached']} of {row['runs']}",
-            *(_plain(row[f"{axis}_{part}"]) for axis in _AXES for part in ("median", "p90")),
-        ]
-        for row in rows
-    ]
-    if cells:
-        columns = ["landscape", "arm", "within", "runs", "trials", "P90", "seconds", "P90"]
-        text = "Evaluations and seconds until a time is so near the best known, over runs."
-        yield Part("How soon", text, grids=[Grid(columns, cells, 3)])
-
-
-_AXES = ("evaluations", "seconds")
-
-
-def _score(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
-    rows = tables.get("score", ())
-    grids = []
-    for place in dict.fromkeys(row["landscape"] for row in rows):
-        held = [row for row in rows if row["landscape"] == place]
-        marks = list(dict.fromkeys(row["at"] for row in held))
-        cells = {(row["arm"], row["at"]): row for row in held}
-        found = [
-            [
-                arm,
-                *(
-                    f"{_number(cells[arm, m]['median'])} {_interval(cells[arm, m], _number)}"
-                    for m in marks
-                ),
-            ]
-            for arm in dict.fromkeys(row["arm"] for row in held)
-        ]
-        grids.append(Grid([place, *marks], found))
-    if grids:
-        text = (
-            "P = (random - ours) / (random - best known), in times: random is calculated, so that "
-            "0 is random search and 1 the best known; mean over evaluations, and at checkpoints."
-        )
-        yield Part("Score against random search", text, grids=grids)
-
-
-def _ranking(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
-    rows = tables.get("ranking", ())
-    whole = "all" if any(row["landscape"] == "all" for row in rows) else None
-    own = [row for row in rows if whole in (None, row["landscape"])]
-    if own:
-        panels = [_learning(own, metric) for metric in ("top_1", "spearman", "spearman_best")]
-        figure = drawing.curves([panel for panel in panels if panel.lines], "learning")
-        text = (
-            "How well scores order schedules that were not learnt, over the rows that were. top k: "
-            "the best time of all over the best among the k highest scores. spearman_best: within "
-            "the best tenth. Median over seeds, and its 95 % bootstrap interval."
-        )
-        yield Part("Ranking", text, [figure], list(_ranked(rows)))
-    rows = tables.get("importance", ())
-    figures = []
-    for n, arm in enumerate(dict.fromkeys(row["arm"] for row in rows)):
-        held = [row for row in rows if row["arm"] == arm][:FEATURES]
-        values = {row["feature"]: float(row["lost"]) for row in held}
-        drawn = drawing.bars(values, "pairwise accuracy lost", f"importance{n}")
-        figures.append(_titled(arm, drawn))
-    if figures:
-        text = (
-            "By how much pairwise accuracy falls where one feature is shuffled within a workload, "
-            "the mean over landscapes; the first of each arm."
-        )
-        yield Part("Feature importance", text, figures)
-
-
-def _learning(rows: Sequence[Row], metric: str) -> Panel:
-    lines = []
-    for arm in dict.fromkeys(row["arm"] for row in rows):
-        held = [r for r in rows if (r["arm"], r["metric"]) == (arm, metric) and r["median"]]
-        sizes = [float(row["rows"]) if row["rows"] != "all" else None for row in held]
-        known = [size for size in sizes if size is not None]
-        x = [2 * max(known, default=500.0) if size is None else size for size in sizes]
-        parts = ([float(row[name]) for row in held] for name in ("median", "low", "high"))
-        lines += [Line(arm, x, *parts)] if held else []
-    return Panel("rows (all at the right)", metric, lines, log_x=True)
-
-
-def _ranked(rows: Sequence[Row]) -> Iterator[Grid]:
-    for size in dict.fromkeys(row["rows"] for row in rows):
-        held = [row for row in rows if row["rows"] == size]
-        metrics = list(dict.fromkeys(row["metric"] for row in held))
-        cells: dict[tuple[str, str], dict[str, Row]] = {}
-        for row in held:
-            cells.setdefault((row["landscape"], row["arm"]), {})[row["metric"]] = row
-        found = [
-            [*names, *(f"{_number(by[m]['median'])} {_interval(by[m], _number)}" for m in metrics)]
-            for names, by in cells.items()
-        ]
-        yield Grid([f"{size} rows", "arm", *metrics], found, 2)
-
-
 def _predictions(folder: Folder, config: Mapping[str, Any]) -> Iterator[Part]:
     """Yield what scores promised against what was measured, for arms that have a model."""
     points: dict[str, tuple[list[float], list[float]]] = {}
@@ -338,7 +111,7 @@ def _predictions(folder: Folder, config: Mapping[str, Any]) -> Iterator[Part]:
         if len(expected) > 1:
             points[arm] = expected, measured
             rank = spearman(-np.array(expected), -np.array(measured))
-            ranks.append([arm, str(len(expected)), _number(rank)])
+            ranks.append([arm, str(len(expected)), number(rank)])
     if not points:
         return
     drawn = list(points.items())[:DRAWN]
@@ -383,7 +156,7 @@ def _failures(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
         [
             *names,
             found["all"]["trials"],
-            *(_percent(found[kind]["share"]) if kind in found else "-" for kind in ("all", *kinds)),
+            *(percent(found[kind]["share"]) if kind in found else "-" for kind in ("all", *kinds)),
         ]
         for names, found in held.items()
     ]
@@ -402,7 +175,7 @@ def _finals(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
             row["method"],
             row["entrants"],
             row["rounds"] or "-",
-            *(_percent(row[name], 3) for name in ("mean", "median", "p90")),
+            *(percent(row[name], 3) for name in ("mean", "median", "p90")),
         ]
         for row in rows
     ]
@@ -419,7 +192,7 @@ def _noise(tables: Mapping[str, Sequence[Row]]) -> Iterator[Part]:
     rows = tables.get("noise", ())
     names = ("halves_median", "halves_p90", "finals_median", "finals_p90", "finals_shift")
     cells = [
-        [row["landscape"], row["schedules"], *(_percent(row[name], 3) for name in names)]
+        [row["landscape"], row["schedules"], *(percent(row[name], 3) for name in names)]
         for row in rows
     ]
     if cells:
@@ -456,29 +229,3 @@ def _asking(folder: Folder, config: Mapping[str, Any]) -> Iterator[Part]:
             f"unless the arm says otherwise."
         )
         yield Part("Time of the search itself", text, grids=[Grid(["arm", "ms a batch"], cells)])
-
-
-def _titled(title: str, figure: str) -> str:
-    safe = title.replace("&", "&amp;").replace("<", "&lt;")
-    return f"<figure><figcaption>{safe}</figcaption>{figure}</figure>"
-
-
-def _percent(value: Any, digits: int = 2) -> str:
-    return "-" if value in (None, "") else f"{100 * float(value):.{digits}f} %"
-
-
-def _number(value: Any) -> str:
-    return "-" if value in (None, "") else f"{float(value):.3f}"
-
-
-def _plain(value: Any) -> str:
-    return "never" if value in (None, "") else f"{float(value):.4g}"
-
-
-def _interval(held: Mapping[str, Any], write: Any) -> str:
-    ends = (held.get("low"), held.get("high"))
-    return "" if None in ends or "" in ends else f"[{write(ends[0])}, {write(ends[1])}]"
-
-
-def _ratio(held: Sequence[float] | None) -> str:
-    return "-" if not held else f"{held[0]:.4f} [{held[1]:.4f}, {held[2]:.4f}]"

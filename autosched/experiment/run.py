@@ -20,8 +20,8 @@ from autosched.experiment.curve import Curve
 from autosched.experiment.error import BadFolder
 from autosched.experiment.folder import RESOLVED, SUMMARY, VERSIONS, Folder, RunName
 from autosched.experiment.live import live_runs, with_best_known
-from autosched.experiment.loader import make_landscape, open_landscape
 from autosched.experiment.outcomes import Outcomes
+from autosched.experiment.place import make_landscape, open_landscape
 from autosched.experiment.plan import Arm, Experiment, Place
 from autosched.experiment.ranking import rank
 from autosched.experiment.ranking_tables import ranking_tables

@@ -3,8 +3,8 @@
 import pytest
 
 from autosched.experiment.components import prior_of, strategy_of
-from autosched.experiment.loader import open_landscape
 from autosched.experiment.outcomes import Outcomes
+from autosched.experiment.place import open_landscape
 from autosched.experiment.plan import Experiment
 
 

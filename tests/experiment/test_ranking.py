@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from autosched.experiment.folder import Folder, RunName
-from autosched.experiment.loader import load, open_landscape
+from autosched.experiment.loader import load
 from autosched.experiment.outcomes import Outcomes
+from autosched.experiment.place import open_landscape
 from autosched.experiment.plan import Experiment
 from autosched.experiment.ranking import splits
 from autosched.experiment.report import report

@@ -12,8 +12,9 @@ from autosched.experiment.components import strategy_of
 from autosched.experiment.difference import compare
 from autosched.experiment.error import BadFolder
 from autosched.experiment.folder import Folder, RunName
-from autosched.experiment.loader import Overrides, load, open_landscape
+from autosched.experiment.loader import Overrides, load
 from autosched.experiment.outcomes import Outcomes
+from autosched.experiment.place import open_landscape
 from autosched.experiment.plan import Experiment
 from autosched.experiment.run import RunDone, run, run_names
 from autosched.experiment.search import search

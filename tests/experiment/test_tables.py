@@ -8,8 +8,8 @@ import pytest
 
 from autosched.experiment.curve import Curve
 from autosched.experiment.folder import Folder, RunName
-from autosched.experiment.loader import open_landscape
 from autosched.experiment.outcomes import Outcomes
+from autosched.experiment.place import open_landscape
 from autosched.experiment.plan import Experiment
 from autosched.experiment.tables import evaluations
 from cost_model.metrics import expected_random_best
