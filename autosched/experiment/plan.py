@@ -103,7 +103,8 @@ class Experiment:
         clock = self.clock
         if arm.ask_s is not None:
             return arm.ask_s
-        return clock.ask_s + (clock.learn_s + clock.row_s * told if arm.learns else 0.0)
+        learns = arm.learns and told > 0
+        return clock.ask_s + (clock.learn_s + clock.row_s * told if learns else 0.0)
 
     @property
     def total(self) -> int:

@@ -224,8 +224,8 @@ def _asking(folder: Folder, config: Mapping[str, Any]) -> Iterator[Part]:
         text = (
             f"Milliseconds a batch that asking took of the processor that ran this, the median "
             f"over runs. It differs from rerun to rerun and enters no other figure: the clock of "
-            f"runs is charged {clock['ask_s']:g} s a batch, with a model that learns "
-            f"{clock['learn_s']:g} s more, and {clock['row_s']:g} s for each row that it was told, "
-            f"unless the arm says otherwise."
+            f"runs is charged {clock['ask_s']:g} s a batch, with a model that was told of rows "
+            f"{clock['learn_s']:g} s more, and {clock['row_s']:g} s for each of them, unless the "
+            f"arm says otherwise."
         )
         yield Part("Time of the search itself", text, grids=[Grid(["arm", "ms a batch"], cells)])

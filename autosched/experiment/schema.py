@@ -15,6 +15,8 @@ from autosched.spec.explain import WISH
 from autosched.spec.schema import OWNERS, Identifier, WorkloadFields
 
 MOST_SEEDS = 10_000
+#: Moments of the simulated clock at which tables look, by default.
+SECONDS = [2.0, 5.0, 10.0, 20.0, 45.0, 90.0]
 Kind = Literal["search", "ranking", "suite"]
 Device = Literal["replay", "model", "cuda"]
 #: What the folder's tables are of. Of a search: best so far, regret at checkpoints, evaluations
@@ -101,7 +103,7 @@ class ArmFields(_Fields):
 class ClockFields(_Fields):
     """The clock of a replayed run: builds side by side on ``builders``, recorded runs in turn, and
     the arm's own time, stated rather than measured so that it repeats: ``ask_s`` a batch, with a
-    model that learns ``learn_s`` more, and ``row_s`` more for each row it has been told."""
+    model that was told of rows ``learn_s`` more, and ``row_s`` for each of them."""
 
     builders: Annotated[int, Field(ge=1, le=4096)] = 16
     ask_s: Seconds = 0.02
@@ -168,7 +170,7 @@ class ExperimentFields(_Fields):
     budget_s: Positive | None = Field(None, description="of the run's clock, finals apart")
     early_stopping: Count | None = Field(None, description="trials without a gain above noise")
     checkpoints: Annotated[list[Count], BeforeValidator(_ascending)] = [16, 32, 64, 128, 256, 512]
-    checkpoints_s: Annotated[list[Positive], BeforeValidator(_ascending)] = [2, 5, 10, 20, 45, 90]
+    checkpoints_s: Annotated[list[Positive], BeforeValidator(_ascending)] = SECONDS
     within: Annotated[list[Positive], BeforeValidator(_ascending)] = [0.02, 0.05]
     clock: ClockFields = Field(default_factory=ClockFields)
     finals: FinalsFields = Field(default_factory=FinalsFields)

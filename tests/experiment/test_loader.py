@@ -73,6 +73,7 @@ def test_a_resolved_file_states_the_same_experiment(experiment: Experiment) -> N
     text = yaml_file.write(experiment.to_data())
     Path("resolved.yaml").write_text(text, encoding="utf-8")
     assert load("resolved.yaml") == experiment
+    assert yaml_file.write(load("resolved.yaml").to_data()) == text
 
 
 @given(st.permutations(["guided", "learning", "random"]))
@@ -166,3 +167,8 @@ def test_editors_are_told_every_field_and_no_other() -> None:
     assert schema["additionalProperties"] is False
     assert {"name", "question", "landscapes", "arms", "vary", "seeds"} <= set(schema["properties"])
     assert schema["required"] == ["name", "question"]
+
+
+def test_defaults_are_resolved_as_what_they_are_read_back_as() -> None:
+    text = yaml_file.write(read(GOOD).to_data())
+    assert yaml_file.write(read(text).to_data()) == text
