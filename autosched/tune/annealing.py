@@ -22,7 +22,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from autosched.tune.candidate import Candidate, Key
+from autosched.tune.candidate import Candidate, Key, Origin
 from autosched.tune.grid import Codes, Grid
 from autosched.tune.history import History
 from autosched.tune.learner import Learner
@@ -35,7 +35,7 @@ from search_space.sketch import Sketch
 from search_space.target import Target
 
 #: Mutations of a place before a chain that walks by measured steps is set down anew.
-STEPS = 16
+STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -182,16 +182,23 @@ class AnnealingSearch:
     def _stepped(self, count: int, rng: Generator) -> list[Candidate]:
         """Propose one step of each chain in turn; a chain that has no place is set down anew."""
         found: list[Candidate] = []
+        lost: list[int] = []
         for _ in range(count):
             chain, at = self._chains.next()
             step = None if at is None else self._step(at, rng)
-            places = self._space.draw(1, rng) if step is None else [step]
-            origin: Literal["walk", "random"] = "random" if step is None else "walk"
-            proposed = self._space.propose(places, origin)
-            for candidate in proposed:
-                self._chains.send(chain, self._space.place(candidate), candidate)
-            found += proposed
+            if step is None:
+                lost.append(chain)
+            else:
+                found += self._sent(chain, step, "walk")
+        for chain, place in zip(lost, self._space.draw(len(lost), rng), strict=False):
+            found += self._sent(chain, place, "random")
         return found
+
+    def _sent(self, chain: int, place: Place, origin: Origin) -> list[Candidate]:
+        proposed = self._space.propose([place], origin)
+        for candidate in proposed:
+            self._chains.send(chain, place, candidate)
+        return proposed
 
     def _step(self, at: Place, rng: Generator) -> Place | None:
         """Return a new place near ``at``, farther with every attempt; None if none is found."""

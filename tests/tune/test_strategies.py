@@ -103,15 +103,17 @@ def test_proposals_are_new_legal_and_depend_on_seed_and_outcomes_alone(
 
 
 @pytest.mark.parametrize(("name", "held"), CASES, ids=IDS)
-@pytest.mark.parametrize("failures", [0.2, 1.0])
-def test_a_small_space_is_proposed_whole_and_then_nothing(
-    name: str, held: dict[str, Any], failures: float
-) -> None:
+def test_a_small_space_is_proposed_whole_and_then_nothing(name: str, held: dict[str, Any]) -> None:
     strategy = make(name, held, TINY)
-    found = search(strategy, [32] * (LEGAL // 32 + 4), failures)
+    found = search(strategy, [32] * (LEGAL // 32 + 4))
     assert len({candidate.key for candidate in found}) == len(found) == LEGAL > 100
     assert strategy.ask(8) == []
     assert strategy.ask(0) == []
+
+
+@pytest.mark.parametrize(("name", "held"), NAMES)
+def test_failures_alone_stop_none(name: str, held: dict[str, Any]) -> None:
+    assert len(search(make(name, held, TINY), [16] * 4, failures=1.0)) == 64
 
 
 @pytest.mark.parametrize(("name", "held"), CASES, ids=IDS)
