@@ -84,6 +84,7 @@ class AnnealingSearch:
         self._fits = 0
         self._plan: deque[tuple[Place, float]] = deque()
         self._points: Population | None = None
+        self._scores: list[dict[int, float]] = []
         self._chains = _Chains(self._wish.chains)
 
     @property
@@ -129,7 +130,9 @@ class AnnealingSearch:
     def _annealed(self, rng: Generator) -> Population:
         """Walk all chains, and return the best new places that they saw, best first."""
         wish = self._wish
-        points = self._points or self._scored(_of(self._space.draw(wish.chains, rng)))
+        self._scores = [{} for _ in self._space.grids]
+        points = self._points or _of(self._space.draw(wish.chains, rng))
+        points = self._scored(points)
         if not len(points):
             return points
         best, since = self._best(points), 0
@@ -166,13 +169,16 @@ class AnnealingSearch:
         return Population(points.grids, codes, points.scores)
 
     def _scored(self, points: Population) -> Population:
-        """Score places in their order, repeated ones too."""
+        """Score places in their order, each once for a fit of the model."""
         scores = np.zeros(len(points))
         for n, grid in enumerate(self._space.grids):
             rows = np.flatnonzero(points.grids == n)
-            if len(rows):
-                different, back = np.unique(points.codes[rows], return_inverse=True)
-                scores[rows] = self._learner.score(grid, different)[back]
+            codes, known = points.codes[rows].tolist(), self._scores[n]
+            new = np.array([c for c in dict.fromkeys(codes) if c not in known], np.int64)
+            if len(new):
+                found = self._learner.score(grid, new).tolist()
+                known.update(zip(new.tolist(), found, strict=True))
+            scores[rows] = [known[code] for code in codes]
         return Population(points.grids, points.codes, scores)
 
     def _temperature(self, done: int) -> float:
