@@ -109,7 +109,7 @@ def test_launch_plan_and_text_must_agree(pool: BuilderPool) -> None:
         ("import os\nos._exit(0)\n", "exit code 0"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n", "was killed"),
         (
-            "import os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, b'garbage' * 9)\n"
+            "import os\nfor fd in range(3, 1024):\n    try:\n        os.write(fd, b'garbage' * 9)\n"
             "    except OSError:\n        pass\n",
             "garbage",
         ),
