@@ -43,7 +43,7 @@ print(*(d for d in project['dependencies'] if not d.startswith('xgboost')), sep=
 endef
 export LIST_DEPENDENCIES
 
-tune: setup  ## Tune a matmul with what is here (a GPU, else the model of one) and load the result.
+tune: setup  ## Tune a matmul with what is here (a GPU, else what was recorded on one) and load the result.
 	$(BIN)/autosched tune matmul:m=1024,n=1024,k=1024,dtype=float16 --effort quick -o tuned.jsonl
 	@$(BIN)/python -c 'import autosched; print(autosched.load("tuned.jsonl").summary())'
 
