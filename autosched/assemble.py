@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from autosched.landscape.landscape import Landscape
 from autosched.machine import Machine, choose_target, landscape_for, landscape_of, unknown
@@ -31,8 +33,9 @@ from autosched.tune.tuner import prepare, refuse_changed, run_name, tune
 from cost_model import models
 from cost_model.dataset import Observation
 from cost_model.model import CostModel
-from cost_model.settings import BadSettings
+from cost_model.settings import BadPrior, BadSettings
 from measure.crew import Crew
+from measure.disk import StorageError
 from measure.log import LogWriter
 from measure.measurement import Timing
 from measure.replay_device import ReplayDevice
@@ -43,6 +46,12 @@ from search_space.workload import Workload
 
 STRATEGIES = strategies.names()
 COST_MODELS = models.NAMES
+#: The cost model that may start from a prior, and the words for which.
+LEARNER = "xgboost"
+NO_PRIOR, SHIPPED = "none", "shipped"
+if TYPE_CHECKING:
+    from cost_model.prior import Prior
+
 #: The setting of strategies that options give where it is not given itself.
 HORIZON = "horizon"
 #: Interleaved rounds that give the library's time before a search; the final has its own.
@@ -56,7 +65,9 @@ class Wishes:
 
     ``settings`` are those of the strategy and ``model_settings`` those of the cost model, as plain
     data; what is missing has its default.
-    ``nearest`` are schedules that did well for the nearest workloads of earlier runs.
+    ``nearest`` are schedules that did well for the nearest workloads of earlier runs. ``prior`` is
+    what a cost model that learns starts from: "none", "shipped", or a file; None is the shipped
+    one where times are measured or were.
     """
 
     options: Options
@@ -66,6 +77,7 @@ class Wishes:
     settings: Mapping[str, Any] = field(default_factory=dict)
     model_settings: Mapping[str, Any] = field(default_factory=dict)
     nearest: tuple[Key, ...] = ()
+    prior: str | None = None
 
 
 def wishes_of(run: RecordedRun) -> Wishes:
@@ -86,19 +98,20 @@ def wishes_of(run: RecordedRun) -> Wishes:
         if settings.get(HORIZON) == options.horizon:
             del settings[HORIZON]  # It is not given, and follows the options.
         model_settings = _model_settings(model, held)
+        prior = NO_PRIOR if model_settings.pop("prior", None) is None else SHIPPED
         nearest = tuple(key_of(str(text)) for text in held.get("nearest_best") or ())
     except (BadOptions, BadSettings) as error:
         raise ResumeRefused(what, (str(error),)) from error
     except (TypeError, ValueError) as error:
         raise ResumeRefused(what, ("what it took from earlier runs cannot be read",)) from error
-    return Wishes(options, strategy, model, None, settings, model_settings, nearest)
+    return Wishes(options, strategy, model, None, settings, model_settings, nearest, prior)
 
 
 def _model_settings(model: str, search: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a run's cost model that its first line holds. Raises BadSettings."""
     start = "model_"
     held = {n.removeprefix(start): v for n, v in search.items() if n.startswith(start)}
-    models.make(model, 0, held)
+    models.make(model, 0, {name: value for name, value in held.items() if name != "prior"})
     return held
 
 
@@ -108,6 +121,7 @@ def check_resume(task: Task, machine: Machine, wishes: Wishes, run: RecordedRun)
     What measures is not compared: that takes a device.
     """
     landscape = landscape_for(machine, task)
+    wishes = _with_prior(wishes, machine, landscape)
     strategy = make_strategy(task.workload, machine.target, wishes, landscape)
     _check_resume(task, machine, wishes, run, strategy)
 
@@ -130,11 +144,60 @@ def replay_run(task: Task, run: RecordedRun) -> Verdict:
     return replay(run, task.workload, target, strategy, wishes.options.batch)
 
 
-def make_cost_model(name: str, seed: int, settings: Mapping[str, Any] | None = None) -> CostModel:
-    """Return the cost model of that name, one of COST_MODELS. Raises UnknownName, BadSettings."""
+def make_cost_model(
+    name: str,
+    seed: int,
+    settings: Mapping[str, Any] | None = None,
+    inherited: Prior | None = None,
+) -> CostModel:
+    """Return the cost model of that name, one of COST_MODELS.
+
+    What is ``inherited`` must pass the model's gate unless settings say otherwise. Raises
+    UnknownName, BadSettings.
+    """
     if name not in COST_MODELS:
         raise unknown("cost model", name, COST_MODELS)
-    return models.make(name, seed, settings)
+    held = dict(settings or {})
+    if inherited is not None:
+        held.setdefault("transfer", "gated")
+    return models.make(name, seed, held, inherited)
+
+
+def _with_prior(wishes: Wishes, machine: Machine, landscape: Landscape | None) -> Wishes:
+    """Say which prior is meant where it was left open: a model's times have none."""
+    if wishes.prior is not None:
+        return wishes
+    measured = machine.device.startswith("cuda") if landscape is None else landscape.is_measured
+    return replace(wishes, prior=SHIPPED if measured else NO_PRIOR)
+
+
+def _inherited(wishes: Wishes, workload: Workload, target: Target) -> Prior | None:
+    """Return what the cost model starts from, without what is known of ``workload`` itself.
+
+    None also where none is shipped for the target. Raises BadPrior, StorageError.
+    """
+    # Imported where wanted: it loads the learner.
+    from cost_model import prior
+
+    if wishes.prior in (None, NO_PRIOR) or wishes.cost_model != LEARNER:
+        return None
+    path = prior.shipped(target.name) if wishes.prior == SHIPPED else Path(str(wishes.prior))
+    if path is None:
+        return None
+    try:
+        held = _loaded_prior(path, path.stat().st_mtime_ns)
+    except OSError as error:
+        raise StorageError(path, "cannot be read", error) from error
+    if held.target != target.name:
+        raise BadPrior(f"{path}: it is of {held.target}, not of {target.name}")
+    return held.without(workload.key)
+
+
+@lru_cache(maxsize=4)
+def _loaded_prior(path: Path, _changed_ns: int) -> Prior:
+    from cost_model import prior
+
+    return prior.load(path)
 
 
 def make_strategy(
@@ -156,7 +219,8 @@ def make_strategy(
         settings.setdefault(HORIZON, wishes.options.horizon)
     model = None
     if strategies.learns(wishes.strategy):
-        model = make_cost_model(wishes.cost_model, seed, wishes.model_settings)
+        inherited = _inherited(wishes, workload, target)
+        model = make_cost_model(wishes.cost_model, seed, wishes.model_settings, inherited)
     return strategies.make(
         wishes.strategy, grids, target, model, seed, settings, nearest=wishes.nearest
     )
@@ -245,6 +309,7 @@ def open_tuner(
     Raises NoSketch, NoDevice, BadLandscape, UnknownName, ResumeRefused.
     """
     landscape = landscape_for(machine, task)
+    wishes = _with_prior(wishes, machine, landscape)
     strategy = strategy or make_strategy(task.workload, machine.target, wishes, landscape)
     if resume is not None:
         _check_resume(task, machine, wishes, resume, strategy)

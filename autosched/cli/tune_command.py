@@ -41,6 +41,7 @@ class Flags:
     strategy: str | None = None
     cost_model: str | None = None
     total_trials: int | None = None
+    prior: str | None = None
 
     def wishes(self, spec: Any, then: Wishes | None = None) -> Wishes:
         """Return how to search: flags first, then what the spec's file says, then defaults.
@@ -73,6 +74,7 @@ class Flags:
             settings=then.settings if same_strategy else {},
             model_settings=then.model_settings if same_model else {},
             nearest=then.nearest if same_strategy else (),
+            prior=self.prior or (then.prior if same_model else None),
         )
 
 
@@ -156,6 +158,11 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 )
 @click.option(
     "--resume", is_flag=True, help="Go on with the last run of SPEC in LOG; --trials is its total."
+)
+@click.option(
+    "--prior",
+    metavar="none|shipped|FILE",
+    help="What the cost model starts from.  [default: shipped, where times are measured]",
 )
 @with_output
 @click.pass_context

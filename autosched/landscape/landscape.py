@@ -79,6 +79,11 @@ class Landscape:
         known = [sketch.name for sketch in sketches(self.workload, self.target)]
         return [named[name] for name in known if name in named]
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether times were taken on a GPU, and not made up by a model."""
+        return self.head.device == "cuda"
+
     @cached_property
     def optimum_us(self) -> float:
         """The least time of an undisturbed device, in microseconds; infinite if all failed."""
