@@ -10,7 +10,7 @@ from typing import Any
 
 from measure.child import last_line
 from measure.compiled_facts import combine
-from measure.compiler import build_launcher, compile_kernel, facts_of, texts_of
+from measure.compiler import compile_kernel, facts_of, texts_of
 from measure.job import Build, Built, CompileText, Texts
 from measure.measurement import Cause, Failed, Failure
 
@@ -31,8 +31,6 @@ def handle(request: Build | CompileText, note: Callable[[str], None]) -> Any:
     if isinstance(request, CompileText):
         names = [kernel.name for kernel in request.program.kernels]
         return Texts(dict(zip(names, map(texts_of, compiled), strict=True)))
-    for kernel in compiled:
-        build_launcher(kernel)
     facts = combine([facts_of(kernel) for kernel in compiled])
     return Built(facts, time.monotonic() - start, request.program.fingerprint)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import linecache
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from measure import compiled_facts
+from measure import compiled_facts, cuda
 from measure.job import TritonTarget
 from measure.measurement import CompiledFacts
 from search_space.program import Buffer, DescriptorArgument, Kernel, PointerArgument, Program
@@ -95,6 +96,19 @@ def source_of(made: Any, kernel: Kernel, buffers: Mapping[str, Buffer]) -> ASTSo
     return ASTSource(made, signature, constexprs={}, attrs=aligned)
 
 
+def identity(program: Program, kernel: Kernel) -> tuple[Any, ...]:
+    """Return all that what is compiled depends on, beside the target: equal means the same binary.
+
+    Extents of descriptors are not in it: they come with the launch.
+    """
+    buffers = {buffer.name: buffer for buffer in program.buffers}
+    arguments = [
+        (argument_type(a, buffers[a.buffer]), min(buffers[a.buffer].alignment_bytes, _WIDEST))
+        for a in kernel.arguments
+    ]
+    return (kernel.source, kernel.name, tuple(arguments), kernel.warps, kernel.stages)
+
+
 def compile_kernel(program: Program, kernel: Kernel, triton_target: TritonTarget) -> Any:
     """Return Triton's CompiledKernel for ``kernel``. Needs no GPU.
 
@@ -106,34 +120,54 @@ def compile_kernel(program: Program, kernel: Kernel, triton_target: TritonTarget
     return triton.compile(source, target=GPUTarget(*triton_target), options=options)
 
 
-_no_launchers = False
+#: CUDA's number of an element type where Triton's differs from it (CUtensorMapDataType).
+_ELEMENT_TYPES = {8: 10, 9: 8, 10: 9}
 
 
-def build_launcher(compiled: Any) -> None:
-    """Build the host code that starts the kernel, into Triton's cache, where that is possible.
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a compiled kernel asks of whoever starts it on CUDA: the binary, the function's name,
+    threads and dynamic shared memory of a block, and how its arguments are laid out."""
 
-    Triton compiles one such piece of C for each signature when the kernel is first loaded, which
-    would hold up the process that measures. Without CUDA's library it cannot be built.
-    """
-    global _no_launchers
-    if _no_launchers or "cubin" not in compiled.asm:
-        return
-    try:
-        from triton.backends.nvidia.driver import CudaLauncher
-
-        CudaLauncher(compiled.src, compiled.metadata)
-    except Exception:  # noqa: BLE001  a shortcut through Triton's inside: without it, slower
-        _no_launchers = True
+    cubin: bytes
+    name: str
+    threads: int
+    shared_bytes: int
+    arguments: tuple[cuda.Argument, ...]
 
 
-def build_utilities() -> None:
-    """Build the host code that loads kernels, into Triton's cache, where that is possible."""
-    try:
-        from triton.backends.nvidia.driver import CudaUtils
+def entry_of(compiled: Any, kernel: Kernel) -> Entry:
+    """Return how a kernel compiled for CUDA is started; raises BadKernel on one that needs more
+    than a plain launch gives: scratch, clusters, or a start of its own kind."""
+    metadata = compiled.metadata
+    for what in ("global_scratch_size", "profile_scratch_size", "launch_pdl"):
+        if getattr(metadata, what, 0):
+            raise BadKernel(f"{kernel.name}: a launch with {what} is not made here")
+    if getattr(metadata, "num_ctas", 1) != 1 or getattr(metadata, "launch_cooperative_grid", 0):
+        raise BadKernel(f"{kernel.name}: clusters and cooperative grids are not started here")
+    warps, _, shared_bytes = compiled.packed_metadata
+    maps = iter(getattr(metadata, "tensordesc_meta", None) or ())
+    arguments = tuple(_laid_out(argument, maps) for argument in kernel.arguments)
+    threads = warps * metadata.target.warp_size
+    return Entry(compiled.asm["cubin"], metadata.name, threads, shared_bytes, arguments)
 
-        CudaUtils()
-    except Exception:  # noqa: BLE001  a shortcut through Triton's inside: without it, slower
-        return
+
+def _laid_out(argument: PointerArgument | DescriptorArgument, maps: Any) -> cuda.Argument:
+    if isinstance(argument, PointerArgument):
+        return cuda.Address(argument.buffer)
+    how = next(maps, None)
+    if how is None:
+        raise BadKernel(f"{argument.buffer}: the compiler made no tensor map of its descriptor")
+    element_type = int(how["elem_type"])
+    return cuda.Box(
+        argument.buffer,
+        argument.shape,
+        argument.strides,
+        tuple(how["block_size"]),
+        int(how["elem_size"]),
+        _ELEMENT_TYPES.get(element_type, element_type),
+        int(how["swizzle"]),
+    )
 
 
 def facts_of(compiled: Any) -> CompiledFacts:

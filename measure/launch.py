@@ -1,22 +1,27 @@
 """Start a program on tensors. The same code starts what is timed and what is served.
 
 Knows nothing of timing or of what the program computes. A program is compiled once, bound to
-tensors by ``prepare`` and started by ``run``, which checks and allocates nothing.
+tensors by ``prepare`` and started by ``run``, which checks and allocates nothing. On CUDA kernels
+start through ``measure.cuda``, elsewhere through Triton.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import torch
 import triton
+from triton.runtime.errors import OutOfResources
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from measure import compiler
+from measure import compiler, cuda
 from measure.tensor import TORCH_DTYPES, empty
-from search_space.program import Buffer, DescriptorArgument, Kernel, Program
+from search_space.program import Argument, Buffer, DescriptorArgument, Kernel, Program
 
 #: Starts one kernel on a stream, given as the driver's handle.
 _Start = Callable[[int], None]
@@ -87,14 +92,32 @@ class Launcher:
         self.program = program
         self.device = indexed(torch.device(device))
         self._buffers = {buffer.name: buffer for buffer in program.buffers}
-        self._kernels: list[Any]
+        self._kernels: list[_Loaded]
         if compiler.interpreting():
-            self._kernels = [compiler.function(kernel) for kernel in program.kernels]
+            self._kernels = [_Interpreted(kernel) for kernel in program.kernels]
         elif self.device.type == "cuda":
             with torch.cuda.device(self.device):
-                self._kernels = [_load(program, kernel) for kernel in program.kernels]
+                self._kernels = [_load(program, kernel, self.device) for kernel in program.kernels]
         else:
             raise BadArgument(f"device: kernels run on CUDA devices, not on {self.device}")
+
+    @property
+    def binds_addresses(self) -> bool:
+        """Whether ``bind`` works here: where kernels start from addresses alone."""
+        return all(isinstance(kernel, _OnCuda) for kernel in self._kernels)
+
+    def bind(self, addresses: Mapping[str, int]) -> tuple[cuda.Binding, ...]:
+        """Bind every kernel that does not prepare to buffers at these addresses, unchecked.
+
+        They are to be started in order, on a stream of the device, after what is ``zeroed`` was
+        cleared. Right for as long as the process lives: addresses and the program are all that a
+        binding depends on. Raises BadArgument on an address that no descriptor takes.
+        """
+        return tuple(
+            loaded.bind(addresses)
+            for kernel, loaded in zip(self.program.kernels, self._kernels, strict=True)
+            if isinstance(loaded, _OnCuda) and all(kernel.grid) and not kernel.prepares
+        )
 
     def prepare(
         self,
@@ -127,7 +150,7 @@ class Launcher:
             if buffer.kept_zero:
                 tensors[buffer.name].zero_()
         bound = [
-            (kernel.prepares, self._start(kernel, loaded, tensors))
+            (kernel.prepares, loaded.start_on(tensors))
             for kernel, loaded in zip(program.kernels, self._kernels, strict=True)
             if all(kernel.grid)
         ]
@@ -152,7 +175,7 @@ class Launcher:
                 tensors[name] = inputs[name]
         loaded = self._kernels[self.program.kernels.index(kernel)]
         if all(kernel.grid):
-            on_stream(self.device, self._start(kernel, loaded, tensors))
+            on_stream(self.device, loaded.start_on(tensors))
         return made
 
     def _check(self, buffer: Buffer, tensor: torch.Tensor) -> None:
@@ -176,43 +199,135 @@ class Launcher:
                 f" {buffer.alignment_bytes} bytes, not {tensor.data_ptr():#x}"
             )
 
-    def _start(self, kernel: Kernel, loaded: Any, tensors: Mapping[str, torch.Tensor]) -> _Start:
-        """Return what starts one kernel with its arguments bound."""
-        if compiler.interpreting():
-            arguments = [self._argument(a, tensors[a.buffer]) for a in kernel.arguments]
-            return lambda _: loaded[kernel.grid](*arguments)
+
+class _Loaded(Protocol):
+    """A kernel that is ready to start on one device."""
+
+    def start_on(self, tensors: Mapping[str, torch.Tensor]) -> _Start:
+        """Return what starts it with its arguments bound; raises BadArgument."""
+
+
+class _OnCuda:
+    """Starts through the driver, from addresses alone."""
+
+    def __init__(self, kernel: Kernel, made: _Made) -> None:
+        self._grid = kernel.grid
+        self._made = made
+        # Extents and strides are the program's own; the rest is as it was compiled.
+        self._arguments = tuple(map(_of_program, kernel.arguments, made.entry.arguments))
+
+    def start_on(self, tensors: Mapping[str, torch.Tensor]) -> _Start:
+        names = {argument.buffer for argument in self._arguments}
+        return self.bind({name: tensors[name].data_ptr() for name in names}).start
+
+    def bind(self, addresses: Mapping[str, int]) -> cuda.Binding:
+        try:
+            return self._made.function.bind(self._grid, self._arguments, addresses)
+        except cuda.CudaError as error:
+            boxes = [a.buffer for a in self._arguments if isinstance(a, cuda.Box)]
+            raise BadArgument(f"{', '.join(boxes)}: no descriptor of it: {error}") from error
+
+
+class _OnTriton:
+    """Starts by the call that Triton's own front end ends in, without its checks."""
+
+    def __init__(self, kernel: Kernel, compiled: Any) -> None:
+        self._kernel = kernel
+        self._compiled = compiled
+
+    def start_on(self, tensors: Mapping[str, torch.Tensor]) -> _Start:
         bound = [
-            self._argument(a, tensors[a.buffer])
+            _argument(a, tensors[a.buffer])
             if isinstance(a, DescriptorArgument)
             else tensors[a.buffer].data_ptr()
-            for a in kernel.arguments
+            for a in self._kernel.arguments
         ]
-        return partial(_launch, loaded, kernel.grid, bound)
+        return partial(self._start, bound)
 
-    def _argument(self, argument: Any, tensor: torch.Tensor) -> Any:
-        if not isinstance(argument, DescriptorArgument):
-            return tensor
-        shape, strides, block = (list(argument.shape), list(argument.strides), list(argument.block))
-        try:
-            return TensorDescriptor(tensor, shape, strides, block)
-        except AssertionError as error:
-            raise BadArgument(f"{argument.buffer}: no descriptor of it: {error}") from error
+    def _start(self, bound: Sequence[Any], stream: int) -> None:
+        loaded, (x, y, z) = self._compiled, self._kernel.grid
+        metadata = loaded.packed_metadata
+        loaded.run(x, y, z, stream, loaded.function, metadata, None, None, None, *bound)
 
 
-def _launch(loaded: Any, grid: tuple[int, int, int], bound: Sequence[Any], stream: int) -> None:
-    """Start a loaded kernel: the call that Triton's own front end ends in, without its checks."""
-    x, y, z = grid
-    loaded.run(x, y, z, stream, loaded.function, loaded.packed_metadata, None, None, None, *bound)
+class _Interpreted:
+    """Runs in Triton's interpreter."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._function = compiler.function(kernel)
+
+    def start_on(self, tensors: Mapping[str, torch.Tensor]) -> _Start:
+        arguments = [_argument(a, tensors[a.buffer]) for a in self._kernel.arguments]
+        return lambda _: self._function[self._kernel.grid](*arguments)
 
 
-def _load(program: Program, kernel: Kernel) -> Any:
-    """Compile a kernel for the current device and put it there."""
-    target = triton.runtime.driver.active.get_current_target()
-    triton_target = (target.backend, target.arch, target.warp_size)
-    loaded = compiler.compile_kernel(program, kernel, triton_target)
-    # The first access to ``run`` loads the binary; later ones are cheap.
-    _ = loaded.run
-    return loaded
+def _argument(argument: Any, tensor: torch.Tensor) -> Any:
+    if not isinstance(argument, DescriptorArgument):
+        return tensor
+    shape, strides, block = (list(argument.shape), list(argument.strides), list(argument.block))
+    try:
+        return TensorDescriptor(tensor, shape, strides, block)
+    except AssertionError as error:
+        raise BadArgument(f"{argument.buffer}: no descriptor of it: {error}") from error
+
+
+def _of_program(argument: Argument, compiled: cuda.Argument) -> cuda.Argument:
+    if isinstance(argument, DescriptorArgument) and isinstance(compiled, cuda.Box):
+        return replace(compiled, shape=argument.shape, strides=argument.strides)
+    return compiled
+
+
+class _Made:
+    """A kernel compiled and put on a device, shared by all programs that hold the same text."""
+
+    def __init__(self, entry: compiler.Entry, function: cuda.Function) -> None:
+        self.entry = entry
+        self.function = function
+
+
+#: The current stream of a device by its number, as the driver's handle.
+_raw_stream: Callable[[int], int] = getattr(
+    torch._C,
+    "_cuda_getCurrentRawStream",
+    lambda index: torch.cuda.current_stream(index).cuda_stream,
+)
+_made: WeakValueDictionary[tuple[Any, ...], _Made] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def _load(program: Program, kernel: Kernel, device: torch.device) -> _Loaded:
+    """Compile a kernel and put it on a device, which is the current one."""
+    if torch.version.hip:
+        target = triton.runtime.driver.active.get_current_target()
+        triton_target = (target.backend, target.arch, target.warp_size)
+        compiled = compiler.compile_kernel(program, kernel, triton_target)
+        # The first access to ``run`` loads the binary; later ones are cheap.
+        _ = compiled.run
+        return _OnTriton(kernel, compiled)
+    key = (*compiler.identity(program, kernel), device.index)
+    if (made := _made.get(key)) is None:
+        major, minor = torch.cuda.get_device_capability(device)
+        compiled = compiler.compile_kernel(program, kernel, ("cuda", 10 * major + minor, 32))
+        fresh = _put_on(device, compiler.entry_of(compiled, kernel))
+        with _lock:  # whoever came first is kept
+            made = _made.setdefault(key, fresh)
+    return _OnCuda(kernel, made)
+
+
+def _put_on(device: torch.device, entry: compiler.Entry) -> _Made:
+    torch.cuda.current_stream(device)  # torch begins: the device's context is the primary one
+    try:
+        function = cuda.driver().load(
+            entry.cubin,
+            entry.name,
+            device.index,
+            threads=entry.threads,
+            shared_bytes=entry.shared_bytes,
+        )
+    except cuda.TooLarge as error:
+        raise OutOfResources(error.needed, error.limit, error.what) from error
+    return _Made(entry, function)
 
 
 def on_stream(device: torch.device, start: _Start) -> None:
@@ -220,14 +335,15 @@ def on_stream(device: torch.device, start: _Start) -> None:
     if device.type != "cuda":
         start(0)
     elif torch.cuda.current_device() == device.index:
-        start(_stream(device))
+        start(current_stream(device))
     else:
         with torch.cuda.device(device):
-            start(_stream(device))
+            start(current_stream(device))
 
 
-def _stream(device: torch.device) -> int:
-    return int(triton.runtime.driver.active.get_current_stream(device.index))
+def current_stream(device: torch.device) -> int:
+    """Return the current stream of a CUDA device, as the driver's handle."""
+    return int(_raw_stream(device.index))
 
 
 def indexed(device: torch.device) -> torch.device:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import threading
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -10,15 +12,22 @@ import torch
 
 from autosched.runtime.packs import Packs
 from autosched.runtime.proof import objection
+from autosched.runtime.scratch import Scratch
 from autosched.runtime.served import Served
+from measure import cuda
 from measure.builder import build
-from measure.launch import Launcher
+from measure.launch import Launcher, current_stream
 from measure.library import LibraryCall, library_call
 from measure.measurement import Failed
-from measure.tensor import empty
-from search_space.program import Program, fingerprint
+from measure.tensor import TORCH_DTYPES, empty, storage_elements
+from search_space.program import Buffer, Program, fingerprint
 from search_space.target import Target
 from search_space.workload import Workload
+
+#: Sets of addresses for which an engine keeps arguments; beyond, the older half goes.
+MOST_BINDINGS = 1024
+#: Queues one thing on a stream, given as the driver's handle.
+_Step = Callable[[int], None]
 
 
 class Engine(Protocol):
@@ -29,12 +38,19 @@ class Engine(Protocol):
 
 
 class KernelEngine:
-    """Runs a program through the launcher that measured it; keeps what it prepared in ``packs``."""
+    """Runs a program through the launcher that measured it; keeps what it prepared in ``packs``.
+
+    Inputs and output must be what the workload says: they are not looked at. Where kernels start
+    from addresses alone their arguments are laid out once for the addresses of a call, and found
+    again when those come again: how an argument lies depends on nothing else.
+    """
 
     def __init__(self, launcher: Launcher, packs: Packs) -> None:
         self._launcher = launcher
         self._packs = packs
+        self._device = launcher.device
         program = launcher.program
+        self._output = program.output
         named = {buffer.name: buffer for buffer in program.buffers}
         #: Each preparation, the inputs that it reads, and what tells its results apart.
         self._preparations = [
@@ -45,12 +61,61 @@ class KernelEngine:
             )
             for kernel in program.preparations
         ]
+        packed = {name for kernel in program.preparations for name in kernel.buffers}
+        workspaces = [buffer for buffer in program.workspaces if buffer.name not in packed]
+        self._scratch = Scratch(workspaces, self._device)
+        self._names = [b.name for b in (*program.inputs, program.output)]
+        self._clears = [
+            (buffer.name, _dense_bytes(buffer)) for buffer in program.buffers if buffer.zeroed
+        ]
+        #: Whether a call is its addresses: no tensor but inputs and output takes part in it.
+        self.by_address = launcher.binds_addresses and all(size for _, size in self._clears)
+        self.plain = self.by_address and not self._preparations and not workspaces
+        self._bindings: dict[tuple[int, ...], tuple[_Step, ...]] = {}
+        self._lock = threading.Lock()
 
     def run(self, inputs: Sequence[torch.Tensor], output: torch.Tensor | None) -> torch.Tensor:
         """Bind, start and return the output. What was prepared of the same inputs serves again."""
-        call = self._launcher.prepare(inputs, output, self._prepared(inputs))
-        call.repeat()
-        return call.output
+        if not self.by_address:
+            call = self._launcher.prepare(inputs, output, self._prepared(inputs))
+            call.repeat()
+            return call.output
+        if output is None:
+            output = empty(self._output, self._device)
+        addresses = [tensor.data_ptr() for tensor in inputs]
+        self.start((*addresses, output.data_ptr()), inputs)
+        return output
+
+    def start(self, addresses: tuple[int, ...], inputs: Sequence[torch.Tensor] = ()) -> None:
+        """Start on buffers at ``addresses``, inputs in order and then the output, on the current
+        stream. ``inputs`` are needed unless the engine is ``plain``."""
+        if torch.cuda.current_device() != self._device.index:
+            with torch.cuda.device(self._device):
+                self.start(addresses, inputs)
+            return
+        stream = current_stream(self._device)
+        names: Sequence[str] = self._names
+        if not self.plain:
+            more = {**self._prepared(inputs), **self._scratch.get(stream)}
+            addresses = (*addresses, *(tensor.data_ptr() for tensor in more.values()))
+            names = (*names, *more)
+        steps = self._bindings.get(addresses)
+        if steps is None:
+            steps = self._bound(dict(zip(names, addresses, strict=True)), addresses)
+        for step in steps:
+            step(stream)
+
+    def _bound(self, named: dict[str, int], key: tuple[int, ...]) -> tuple[_Step, ...]:
+        clears: list[_Step] = [
+            partial(cuda.driver().clear, named[name], length) for name, length in self._clears
+        ]
+        steps = (*clears, *(binding.start for binding in self._launcher.bind(named)))
+        with self._lock:
+            if len(self._bindings) >= MOST_BINDINGS:
+                for old in list(self._bindings)[: MOST_BINDINGS // 2]:
+                    del self._bindings[old]
+            self._bindings[key] = steps
+        return steps
 
     def _prepared(self, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
         if not self._preparations:
@@ -110,6 +175,13 @@ def engine_of(
         if isinstance(built, Failed):
             return f"{_name(served)} does not build: {built.detail}"
     return _kernel_engine(served, served.program, device, Packs() if packs is None else packs)
+
+
+def _dense_bytes(buffer: Buffer) -> int:
+    """Return the bytes of a buffer whose elements lie without gaps, else 0."""
+    elements = storage_elements(buffer)
+    dense = elements == math.prod(buffer.shape)
+    return elements * TORCH_DTYPES[buffer.dtype].itemsize if dense else 0
 
 
 def _kernel_engine(

@@ -10,6 +10,7 @@ import logging
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -23,6 +24,7 @@ from autosched.runtime.engine import Engine, engine_of
 from autosched.runtime.errors import CopyWarning, Miss, MissWarning, NothingServes, WrongShape
 from autosched.runtime.layout import Relatives
 from autosched.runtime.packs import Packs
+from autosched.runtime.plan import MOST_PLANS, Plan, Prepared, holds, kind
 from autosched.runtime.served import Served
 from autosched.runtime.tensor import (
     aligned_bytes,
@@ -31,6 +33,7 @@ from autosched.runtime.tensor import (
     check_gradient,
     check_output,
 )
+from measure.launch import indexed
 from search_space.target import Target
 from search_space.workload import Tensor, Workload
 
@@ -54,6 +57,16 @@ def load(
     return Tuned(load_catalog(Path(path), here.place), here, on_miss=on_miss, source=str(path))
 
 
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """What came of one call, and what of it holds for others of its kind: the engine, and the
+    workload that its tensors were found to be of, None where the next call must look again."""
+
+    output: torch.Tensor
+    engine: Engine
+    found: Workload | None
+
+
 class Tuned:
     """Kernels of one log, served on one GPU model. Safe to call from many threads.
 
@@ -71,6 +84,8 @@ class Tuned:
         self._on_miss = on_miss
         self._source = source
         self._ready: dict[_Key, tuple[Served, Engine]] = {}
+        #: By the kinds of a call's tensors and its options.
+        self._plans: dict[tuple[object, ...], Plan] = {}
         self._lock = threading.Lock()
         self._locks: dict[_Key, threading.Lock] = {}
         self._looked_up: dict[str, Served] = {}
@@ -111,12 +126,23 @@ class Tuned:
         Runs on the current stream of the tensors' device. Raises BadInput where the tensors do
         not fit, Miss as ``on_miss`` says.
         """
+        try:
+            kinds = (kind(a), kind(b), kind(bias), kind(residual), kind(out))
+            key = (*kinds, trans_a, trans_b, activation, out_dtype, precision, constant)
+            plan = self._plans.get(key)
+        except (AttributeError, TypeError):  # what is wrong is said below
+            key, plan = None, None
+        if plan is not None:
+            inputs = [t for t in (a, b, bias, residual) if t is not None]
+            if (made := plan.run(inputs, out)) is not None:
+                return made
         optional = {"bias": bias, "residual": residual, "out": out}
         given = {name: tensor for name, tensor in optional.items() if tensor is not None}
         tensors = {"a": a, "b": b, **given}
         device = check_device(tensors)
         check_gradient(tensors)
         given.pop("out", None)
+        as_given = (a, b)
         if a.dim() in (2, 3) and b.dim() == a.dim():
             (a, trans_a), (b, trans_b) = product.stored(a, trans_a), product.stored(b, trans_b)
         signature = product.signature_of(
@@ -126,13 +152,20 @@ class Tuned:
             return product.empty_result(signature, out, device)
         if signature.k == 0:
             signature, a, b = product.one_deep(signature, a, b)
-        for other, left, right in product.other_readings(signature, a, b):
-            tensors = {"a": left, "b": right, **given}
-            made = product.workload_of(other)
-            if self._relatives.fitting(made, tuple(tensors.values()), out) is not None:
-                return self._run(made, tensors, out, device)
+            key = None
         workload = product.workload_of(signature)
-        return self._run(workload, {"a": a, "b": b, **given}, out, device)
+        for other, left, right in product.other_readings(signature, a, b):
+            read = product.workload_of(other)
+            if self._relatives.fitting(read, (left, right, *given.values()), out) is not None:
+                workload, a, b = read, left, right
+                break
+        result = self._run(workload, {"a": a, "b": b, **given}, out, device)
+        if key is not None and result.found is not None:
+            turned = (a is not as_given[0], b is not as_given[1], *(False for _ in given))
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+            self._plans[key] = Plan(result.engine, result.found, device, turned)
+        return result.output
 
     def compute(
         self, workload: Workload, *tensors: torch.Tensor, out: torch.Tensor | None = None
@@ -148,7 +181,20 @@ class Tuned:
         every = inputs if out is None else {**inputs, "out": out}
         device = check_device(every)
         check_gradient(every)
-        return self._run(workload, inputs, out, device)
+        return self._run(workload, inputs, out, device).output
+
+    def prepare(self, workload: Workload, device: torch.device | str | int = "cuda") -> Prepared:
+        """Return ``workload`` made ready on ``device``, to be called with its inputs and ``out``.
+
+        A call then costs the host little more than starting the kernel. What serves is decided
+        and compiled here, as a first call would. Raises BadInput on a device that serves no
+        kernels, Miss as ``on_miss`` says.
+        """
+        place = indexed(torch.device(device))
+        check_device({"device": torch.empty(0, device=place)})
+        engine = self._engine(workload, place)
+        plan = Plan(engine, workload, place, ())
+        return Prepared(plan, workload, place, self.compute)
 
     def lookup(self, workload: Workload) -> Served:
         """Return what serves ``workload``, from where and why. Needs no GPU, compiles nothing.
@@ -216,19 +262,23 @@ class Tuned:
         inputs: Mapping[str, torch.Tensor],
         out: torch.Tensor | None,
         device: torch.device,
-    ) -> torch.Tensor:
+    ) -> _Ran:
         if self._relatives.any(workload):
             tensors = tuple(inputs.values())
             workload = self._relatives.fitting(workload, tensors, out) or workload
         bound = []
+        copied = False
         for (name, tensor), wish in zip(inputs.items(), workload.inputs, strict=True):
             made = bind_input(name, tensor, wish)
             if made.copied_bytes:
+                copied = True
                 self._warn_copy(workload, name, tensor, wish, made.copied_bytes)
             bound.append(made.tensor)
         if out is not None:
             check_output(out, workload.output, device, inputs)
-        return self._engine(workload, device).run(bound, out)
+        engine = self._engine(workload, device)
+        lasts = not copied and holds(workload) and (workload.key, device) in self._ready
+        return _Ran(engine.run(bound, out), engine, workload if lasts else None)
 
     def _engine(self, workload: Workload, device: torch.device) -> Engine:
         """Return what computes ``workload`` on ``device``, made ready by the first thread."""

@@ -179,6 +179,7 @@ from autosched.runtime.served import Served
 from autosched.runtime.tuned import Tuned
 from autosched.te.operators import matmul
 from measure.job import Open
+from measure import launch
 from measure.launch import Launcher
 from search_space import target
 from search_space.rules import sketches
@@ -186,14 +187,14 @@ from search_space.sketch import fill
 
 H200, CPU = target.load("h200"), torch.device("cpu")
 started = collections.Counter()
-start = Launcher._start
-def counted(self, kernel, loaded, tensors):
-    begin = start(self, kernel, loaded, tensors)
+start_on = launch._Interpreted.start_on
+def counted(self, tensors):
+    begin = start_on(self, tensors)
     def run(stream):
-        started[kernel.prepares] += 1
+        started[self._kernel.prepares] += 1
         begin(stream)
     return run
-Launcher._start = counted
+launch._Interpreted.start_on = counted
 
 def program(work):
     name = "contraction.descriptor.direct.packed"

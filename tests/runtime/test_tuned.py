@@ -115,13 +115,13 @@ def test_what_does_not_run_falls_through_to_torch_with_one_warning(
     made = tuned(here, record(WORK))
     a, b = torch.randn(2, 64, 64, dtype=torch.float16)
     with pytest.warns(MissWarning, match=r"served by library: .*its record does not run"):
-        result = made._run(WORK, {"a": a, "b": b}, None, CPU)
+        result = made._run(WORK, {"a": a, "b": b}, None, CPU).output
     assert torch.equal(result, a @ b)
     assert made.lookup(WORK).source == "library"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         out = torch.empty_like(result)
-        assert made._run(WORK, {"a": a, "b": b}, out, CPU) is out
+        assert made._run(WORK, {"a": a, "b": b}, out, CPU).output is out
 
 
 def test_a_miss_can_be_an_error(here: Setting) -> None:

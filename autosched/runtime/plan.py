@@ -1,0 +1,137 @@
+"""What a call of one kind does, found out by its first call. Knows no log and picks nothing.
+
+What serves a call depends on the kinds of its tensors and on its options. So the second call of a
+kind need not find out again: it has a plan, and checks what may differ between calls of one kind,
+which is addresses, gradients and overlap. A plan answers None where its kind does not hold after
+all, and the call goes the long way, which says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from autosched.runtime.engine import Engine, KernelEngine
+from measure.tensor import TORCH_DTYPES, storage_elements
+from search_space.workload import Tensor, Workload
+
+#: Shape, strides, dtype and device: all of a tensor but where it lies and what is in it.
+Kind = tuple[Any, ...] | None
+#: What allocators give, and workloads promise if nothing else is said, bytes.
+USUAL_ALIGNMENT = 16
+#: Plans that are kept; beyond, all go.
+MOST_PLANS = 4096
+
+
+def kind(tensor: torch.Tensor | None) -> Kind:
+    """Return the kind of a tensor; None of none."""
+    if tensor is None:
+        return None
+    return (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device())
+
+
+def holds(workload: Workload) -> bool:
+    """Say whether a plan for ``workload`` is right for every call of its kind.
+
+    Where the log holds records of less alignment, what serves depends on addresses; with the
+    usual one, all that lies so is served by it.
+    """
+    return all(t.alignment_bytes == USUAL_ALIGNMENT for t in (*workload.inputs, workload.output))
+
+
+class Plan:
+    """Runs an engine on tensors of the kinds that a workload takes as they lie.
+
+    ``turned`` says of each input whether the engine wants its last two dimensions swapped, a view.
+    """
+
+    __slots__ = ("_engine", "_like", "_mask_out", "_masks", "_reach", "_start", "_turned")
+
+    def __init__(
+        self, engine: Engine, workload: Workload, device: torch.device, turned: Sequence[bool]
+    ) -> None:
+        self._engine = engine
+        self._start = engine.start if isinstance(engine, KernelEngine) and engine.plain else None
+        self._turned = tuple(turned) if any(turned) else ()
+        self._masks = tuple(tensor.alignment_bytes - 1 for tensor in workload.inputs)
+        self._mask_out = workload.output.alignment_bytes - 1
+        #: Bytes from the first element of each tensor to the last, and of the output.
+        self._reach = tuple(map(_reach, (*workload.inputs, workload.output)))
+        output = workload.output
+        self._like = (output.shape, output.strides, TORCH_DTYPES[output.dtype], device)
+
+    def run(self, inputs: Sequence[torch.Tensor], out: torch.Tensor | None) -> torch.Tensor | None:
+        """Return the result, or None where the tensors are not what the plan is for."""
+        addresses = [tensor.data_ptr() for tensor in inputs]
+        for address, mask in zip(addresses, self._masks, strict=True):
+            if address & mask:
+                return None
+        if torch.is_grad_enabled():
+            for tensor in inputs:
+                if tensor.requires_grad:
+                    return None
+            if out is not None and out.requires_grad:
+                return None
+        if out is None:
+            shape, strides, dtype, device = self._like
+            out = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+        elif not self._apart(addresses, out.data_ptr()):
+            return None
+        if self._start is not None:
+            self._start((*addresses, out.data_ptr()))
+            return out
+        if self._turned:
+            inputs = [
+                t.transpose(-1, -2) if turned else t
+                for t, turned in zip(inputs, self._turned, strict=True)
+            ]
+        return self._engine.run(inputs, out)
+
+    def _apart(self, addresses: Sequence[int], start: int) -> bool:
+        """Say whether an output at ``start`` is aligned and shares no bytes with the inputs."""
+        if start & self._mask_out:
+            return False
+        end = start + self._reach[-1]
+        for address, reach in zip(addresses, self._reach, strict=False):
+            if address < end and start < address + reach:
+                return False
+        return True
+
+
+class Prepared:
+    """A workload made ready on one device: what a call costs is checking tensors and starting.
+
+    Made by ``Tuned.prepare``. Call it as ``prepared(*inputs, out=None)``, inputs in the workload's
+    order and stored as it says; raises BadInput where they are not.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        workload: Workload,
+        device: torch.device,
+        otherwise: Callable[..., torch.Tensor],
+    ) -> None:
+        self._plan = plan
+        self._workload = workload
+        index = device.index if device.type == "cuda" else -1
+        self._kinds = tuple(
+            (torch.Size(t.shape), t.strides, TORCH_DTYPES[t.dtype], index) for t in workload.inputs
+        )
+        output = workload.output
+        self._out = (torch.Size(output.shape), output.strides, TORCH_DTYPES[output.dtype], index)
+        self._otherwise = otherwise
+
+    def __call__(self, *inputs: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the result, in ``out`` if it is given, on the device's current stream."""
+        if tuple(map(kind, inputs)) == self._kinds and (out is None or kind(out) == self._out):
+            made = self._plan.run(inputs, out)
+            if made is not None:
+                return made
+        return self._otherwise(self._workload, *inputs, out=out)
+
+
+def _reach(tensor: Tensor) -> int:
+    return storage_elements(tensor) * TORCH_DTYPES[tensor.dtype].itemsize
