@@ -24,6 +24,8 @@ from typing import Any
 LIBRARY = "libcuda.so.1"
 #: Bytes of a tensor map (CUtensorMap), and what its address must be a multiple of.
 MAP_BYTES, MAP_ALIGNMENT = 128, 64
+#: Streams for which a binding keeps what the call takes; beyond, it forgets all.
+MOST_STREAMS = 64
 #: Shared memory that a kernel may use without asking, bytes.
 SHARED_UNASKED = 48 * 1024
 
@@ -35,6 +37,8 @@ _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAP
 _L2_PROMOTION = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 #: A thread that never called CUDA has no current context; one of another device has the wrong one.
 _NO_CONTEXT = (201, 400)  # CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE
+
+_POINTER, _BYTE, _SIZE = ctypes.c_void_p, ctypes.c_ubyte, ctypes.c_size_t
 
 _forked = False
 
@@ -97,9 +101,10 @@ class Driver:
     def __init__(self, library: ctypes.CDLL | None = None) -> None:
         self._library = library or _library()
         self.check("cuInit", 0)
-        #: Starts a kernel; a plain attribute, as every start goes through it.
-        self.launch = _typed(self._library, "cuLaunchKernel", "p IIIIIII ppp")
-        self._memset = _typed(self._library, "cuMemsetD8Async", "p B z p")
+        #: Starts a kernel. Its four arguments come as ctypes' objects, made once: converting eleven
+        #: numbers of cuLaunchKernel on each call costs the host five times as much.
+        self.launch = _call(self._library, "cuLaunchKernelEx")
+        self._memset = _call(self._library, "cuMemsetD8Async", _POINTER, _BYTE, _SIZE, _POINTER)
 
     def check(self, call: str, *arguments: object) -> None:
         """Make a call by name; raises CudaError unless it says that all is well."""
@@ -226,7 +231,7 @@ class Binding:
     """A kernel with its grid and all its arguments, to be started any number of times, from any
     thread: starting reads it and changes nothing."""
 
-    __slots__ = ("_driver", "_function", "_head", "_held", "_launch", "_table")
+    __slots__ = ("_function", "_grid", "_held", "_launch", "_ready", "_table")
 
     def __init__(
         self,
@@ -236,39 +241,64 @@ class Binding:
         addresses: Mapping[str, int],
     ) -> None:
         self._function = function
-        self._driver = function.driver
         self._launch = function.driver.launch
+        self._grid = grid
         layout = Layout(arguments)
         self._held = (ctypes.c_byte * (layout.bytes + MAP_ALIGNMENT))()
         base = -(-ctypes.addressof(self._held) // MAP_ALIGNMENT) * MAP_ALIGNMENT
         for offset, argument in layout.heads:
             address = addresses[argument.buffer]
             if isinstance(argument, Box):
-                self._driver.encode(base + offset, argument, address)
+                function.driver.encode(base + offset, argument, address)
             else:
                 ctypes.c_uint64.from_address(base + offset).value = address
         for offset, packed in layout.rest:
             ctypes.memmove(base + offset, packed, len(packed))
-        table = (ctypes.c_void_p * len(layout.offsets))(*(base + o for o in layout.offsets))
-        self._table = table
-        x, y, z = grid
-        self._head = (function.handle, x, y, z, function.threads, 1, 1, function.shared_bytes)
+        self._table = (ctypes.c_void_p * len(layout.offsets))(*(base + o for o in layout.offsets))
+        #: What the call that starts it takes, by stream.
+        self._ready: dict[int, tuple[Any, ...]] = {}
 
     def start(self, stream: int) -> None:
         """Start the kernel on a stream, given as the driver's handle, of the function's device.
 
         Raises CudaError, or ForkedProcess.
         """
-        if code := self._launch(*self._head, stream, self._table, None):
-            self._again(code, stream)
+        ready = self._ready.get(stream) or self._on(stream)
+        if code := self._launch(*ready):
+            self._again(code, ready)
 
-    def _again(self, code: int, stream: int) -> None:
+    def _on(self, stream: int) -> tuple[Any, ...]:
+        function = self._function
+        shape = (*self._grid, function.threads, 1, 1, function.shared_bytes)
+        config = _LaunchConfig(*shape, stream, None, 0)
+        handle = ctypes.c_void_p(function.handle)
+        ready = (ctypes.byref(config), handle, self._table, None)
+        if len(self._ready) >= MOST_STREAMS:
+            self._ready = {}
+        self._ready[stream] = ready
+        return ready
+
+    def _again(self, code: int, ready: tuple[Any, ...]) -> None:
         """Start again in the right context where the thread had none or another's."""
+        driver = self._function.driver
         if code in _NO_CONTEXT and not _forked:
-            self._driver.check("cuCtxSetCurrent", ctypes.c_void_p(self._function.context))
-            code = self._launch(*self._head, stream, self._table, None)
+            driver.check("cuCtxSetCurrent", ctypes.c_void_p(self._function.context))
+            code = self._launch(*ready)
         if code:
-            raise self._driver.error("cuLaunchKernel", code)
+            raise driver.error("cuLaunchKernelEx", code)
+
+
+class _LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig: grid, block, dynamic shared memory in bytes, stream, and no attributes."""
+
+    _fields_ = [
+        *((f"grid_{axis}", ctypes.c_uint) for axis in "xyz"),
+        *((f"block_{axis}", ctypes.c_uint) for axis in "xyz"),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    ]
 
 
 class Layout:
@@ -324,18 +354,14 @@ def _library() -> ctypes.CDLL:
         raise NoDriver(f"there is no CUDA driver here: {error}") from error
 
 
-_CODES: dict[str, Any] = {
-    "p": ctypes.c_void_p,
-    "I": ctypes.c_uint,
-    "B": ctypes.c_ubyte,
-    "z": ctypes.c_size_t,
-}
-
-
-def _typed(library: ctypes.CDLL, name: str, codes: str) -> Callable[..., int]:
-    """Return a call of its own with the types of its arguments, converted without looking."""
-    call = library[name]
-    call.argtypes = [_CODES[code] for code in codes.replace(" ", "")]
+def _call(library: ctypes.CDLL, name: str, *types: Any) -> Callable[..., int]:
+    """Return a call of its own; raises NoDriver where the driver is too old to have it."""
+    try:
+        call = library[name]
+    except AttributeError as error:
+        raise NoDriver(f"the CUDA driver here has no {name}: it is too old") from error
+    if types:
+        call.argtypes = types
     call.restype = ctypes.c_int
     return call
 

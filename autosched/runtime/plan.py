@@ -9,13 +9,14 @@ all, and the call goes the long way, which says what is wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from autosched.runtime.engine import Engine, KernelEngine
 from measure.tensor import TORCH_DTYPES, storage_elements
-from search_space.workload import Tensor, Workload
+from search_space.workload import Tensor, Workload, contiguous_strides
 
 #: Shape, strides, dtype and device: all of a tensor but where it lies and what is in it.
 Kind = tuple[Any, ...] | None
@@ -47,7 +48,7 @@ class Plan:
     ``turned`` says of each input whether the engine wants its last two dimensions swapped, a view.
     """
 
-    __slots__ = ("_engine", "_like", "_mask_out", "_masks", "_reach", "_start", "_turned")
+    __slots__ = ("_engine", "_mask", "_new", "_reach", "_start", "_turned", "_written")
 
     def __init__(
         self, engine: Engine, workload: Workload, device: torch.device, turned: Sequence[bool]
@@ -55,32 +56,38 @@ class Plan:
         self._engine = engine
         self._start = engine.start if isinstance(engine, KernelEngine) and engine.plain else None
         self._turned = tuple(turned) if any(turned) else ()
-        self._masks = tuple(tensor.alignment_bytes - 1 for tensor in workload.inputs)
-        self._mask_out = workload.output.alignment_bytes - 1
-        #: Bytes from the first element of each tensor to the last, and of the output.
-        self._reach = tuple(map(_reach, (*workload.inputs, workload.output)))
-        output = workload.output
-        self._like = (output.shape, output.strides, TORCH_DTYPES[output.dtype], device)
+        #: Of the strictest alignment: a call with less goes the long way.
+        self._mask = max(t.alignment_bytes for t in (*workload.inputs, workload.output)) - 1
+        #: Bytes from the first element of each input to its last, and of the output.
+        self._reach = tuple(map(_reach, workload.inputs))
+        self._written = _reach(workload.output)
+        self._new = _maker(workload.output, device)
 
     def run(self, inputs: Sequence[torch.Tensor], out: torch.Tensor | None) -> torch.Tensor | None:
         """Return the result, or None where the tensors are not what the plan is for."""
-        addresses = [tensor.data_ptr() for tensor in inputs]
-        for address, mask in zip(addresses, self._masks, strict=True):
-            if address & mask:
-                return None
         if torch.is_grad_enabled():
             for tensor in inputs:
                 if tensor.requires_grad:
                     return None
             if out is not None and out.requires_grad:
                 return None
+        addresses = [tensor.data_ptr() for tensor in inputs]
         if out is None:
-            shape, strides, dtype, device = self._like
-            out = torch.empty_strided(shape, strides, dtype=dtype, device=device)
-        elif not self._apart(addresses, out.data_ptr()):
+            out = self._new()
+            start = out.data_ptr()
+        else:
+            start = out.data_ptr()
+            end = start + self._written
+            for address, reach in zip(addresses, self._reach):  # noqa: B905  strict costs 0.4 us
+                if address < end and start < address + reach:
+                    return None
+        together = start
+        for address in addresses:
+            together |= address
+        if together & self._mask:
             return None
         if self._start is not None:
-            self._start((*addresses, out.data_ptr()))
+            self._start((*addresses, start))
             return out
         if self._turned:
             inputs = [
@@ -88,16 +95,6 @@ class Plan:
                 for t, turned in zip(inputs, self._turned, strict=True)
             ]
         return self._engine.run(inputs, out)
-
-    def _apart(self, addresses: Sequence[int], start: int) -> bool:
-        """Say whether an output at ``start`` is aligned and shares no bytes with the inputs."""
-        if start & self._mask_out:
-            return False
-        end = start + self._reach[-1]
-        for address, reach in zip(addresses, self._reach, strict=False):
-            if address < end and start < address + reach:
-                return False
-        return True
 
 
 class Prepared:
@@ -131,6 +128,14 @@ class Prepared:
             if made is not None:
                 return made
         return self._otherwise(self._workload, *inputs, out=out)
+
+
+def _maker(output: Tensor, device: torch.device) -> Callable[[], torch.Tensor]:
+    """Return what makes outputs; rows without gaps go through the cheaper of torch's calls."""
+    dtype = TORCH_DTYPES[output.dtype]
+    if output.strides == contiguous_strides(output.shape):
+        return partial(torch.empty, output.shape, dtype=dtype, device=device)
+    return partial(torch.empty_strided, output.shape, output.strides, dtype=dtype, device=device)
 
 
 def _reach(tensor: Tensor) -> int:

@@ -34,6 +34,7 @@ class Calls:
         self.fails: dict[str, list[int]] = {}
         self.encoded: list[dict[str, Any]] = []
         self.started: list[bytes] = []
+        self.launched: list[tuple[Any, ...]] = []
         self.sizes: list[int] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -81,10 +82,12 @@ class Calls:
         )
         ctypes.memset(place.value, 0xAB, cuda.MAP_BYTES)
 
-    def _cuLaunchKernel(self, *arguments: Any) -> None:  # noqa: N802
-        table = arguments[9]
+    def _cuLaunchKernelEx(self, *arguments: Any) -> None:  # noqa: N802
+        config, function, table, _ = arguments
         parts = zip(table, self.sizes, strict=True)
         self.started.append(b"".join(ctypes.string_at(place, size) for place, size in parts))
+        values = [getattr(config._obj, name) for name, _ in config._obj._fields_]
+        self.launched.append((function.value, *values))
 
 
 class SimpleCall(SimpleNamespace):
@@ -171,8 +174,9 @@ def test_what_is_bound_is_what_is_started(calls: Calls, function: cuda.Function)
             "rest": [0, 3, 2, 0],
         }
     ]
-    launches = [arguments for name, arguments in calls.made if name == "cuLaunchKernel"]
-    assert [a[:9] for a in launches] == [(77, 3, 2, 1, 128, 1, 1, 100_000, 9)] * 2
+    assert calls.launched == [(77, 3, 2, 1, 128, 1, 1, 100_000, 9, None, 0)] * 2
+    binding.start(0)
+    assert calls.launched[2][8] is None
 
 
 def test_dynamic_shared_memory_is_asked_for(calls: Calls, function: cuda.Function) -> None:
@@ -202,16 +206,16 @@ def test_a_thread_without_a_context_gets_the_functions(
 ) -> None:
     binding = function.bind((1, 1, 1), (cuda.Address("C"),), {"C": 16})
     calls.sizes = [8, 8, 8]
-    calls.fails["cuLaunchKernel"] = [201]
+    calls.fails["cuLaunchKernelEx"] = [201]
     calls.made.clear()
     binding.start(0)
     assert [name for name, _ in calls.made] == [
-        "cuLaunchKernel",
+        "cuLaunchKernelEx",
         "cuCtxSetCurrent",
-        "cuLaunchKernel",
+        "cuLaunchKernelEx",
     ]
-    calls.fails["cuLaunchKernel"] = [1]
-    with pytest.raises(cuda.CudaError, match=r"cuLaunchKernel: .* \(CUDA error 1\)"):
+    calls.fails["cuLaunchKernelEx"] = [1]
+    with pytest.raises(cuda.CudaError, match=r"cuLaunchKernelEx: .* \(CUDA error 1\)"):
         binding.start(0)
 
 
@@ -220,7 +224,7 @@ def test_after_a_fork_the_error_says_so(
 ) -> None:
     binding = function.bind((1, 1, 1), (cuda.Address("C"),), {"C": 16})
     monkeypatch.setattr(cuda, "_forked", True)
-    calls.fails["cuLaunchKernel"] = [3]
+    calls.fails["cuLaunchKernelEx"] = [3]
     with pytest.raises(cuda.ForkedProcess, match="start processes by spawn"):
         binding.start(0)
 
