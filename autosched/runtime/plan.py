@@ -123,11 +123,19 @@ class Prepared:
 
     def __call__(self, *inputs: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return the result, in ``out`` if it is given, on the device's current stream."""
-        if tuple(map(kind, inputs)) == self._kinds and (out is None or kind(out) == self._out):
-            made = self._plan.run(inputs, out)
-            if made is not None:
-                return made
+        if (made := self.run(inputs, out)) is not None:
+            return made
         return self._otherwise(self._workload, *inputs, out=out)
+
+    def run(self, inputs: Sequence[torch.Tensor], out: torch.Tensor | None) -> torch.Tensor | None:
+        """Return the result, or None where the tensors are not what the workload says."""
+        try:
+            same = tuple(map(kind, inputs)) == self._kinds and (
+                out is None or kind(out) == self._out
+            )
+        except AttributeError:  # something is no tensor
+            return None
+        return self._plan.run(inputs, out) if same else None
 
 
 def _maker(output: Tensor, device: torch.device) -> Callable[[], torch.Tensor]:

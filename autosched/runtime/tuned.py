@@ -86,6 +86,8 @@ class Tuned:
         self._ready: dict[_Key, tuple[Served, Engine]] = {}
         #: By the kinds of a call's tensors and its options.
         self._plans: dict[tuple[object, ...], Plan] = {}
+        #: By the key of a workload that was computed, on the device of the last long call.
+        self._calls: dict[str, Prepared] = {}
         self._lock = threading.Lock()
         self._locks: dict[_Key, threading.Lock] = {}
         self._looked_up: dict[str, Served] = {}
@@ -174,6 +176,9 @@ class Tuned:
 
         Raises BadInput where the tensors do not fit, Miss as ``on_miss`` says.
         """
+        ready = self._calls.get(workload.key)
+        if ready is not None and (made := ready.run(tensors, out)) is not None:
+            return made
         names = [tensor.name for tensor in workload.inputs]
         if len(tensors) != len(names):
             raise WrongShape(f"the workload takes {len(names)} inputs, not {len(tensors)}")
@@ -181,7 +186,11 @@ class Tuned:
         every = inputs if out is None else {**inputs, "out": out}
         device = check_device(every)
         check_gradient(every)
-        return self._run(workload, inputs, out, device).output
+        ran = self._run(workload, inputs, out, device)
+        if ran.found is not None and ran.found.key == workload.key:
+            plan = Plan(ran.engine, workload, device, ())
+            self._calls[workload.key] = Prepared(plan, workload, device, self.compute)
+        return ran.output
 
     def prepare(self, workload: Workload, device: torch.device | str | int = "cuda") -> Prepared:
         """Return ``workload`` made ready on ``device``, to be called with its inputs and ``out``.

@@ -172,6 +172,10 @@ threads = [threading.Thread(target=lambda: engines.append(
 [t.start() for t in threads]; [t.join() for t in threads]
 found["threads"] = len(engines) == 4 and len(set(map(id, engines))) == 1
 found["plain"] = close(tuned.matmul(a, b, trans_b=True, bias=bias, activation="relu"))
+found["plans"] = len(tuned._plans)
+found["again"] = all(close(tuned.matmul(a, b, trans_b=True, bias=bias, activation="relu"))
+    for _ in range(2)) and len(tuned._plans) == 1
+found["computed"] = all(close(tuned.compute(work, a, b, bias)) for _ in range(3))
 found["view"] = close(tuned.matmul(a, b.t(), bias=bias, activation="relu"))
 out = torch.empty(40, 33).half()
 found["out"] = tuned.matmul(a, b.t(), bias=bias, activation="relu", out=out) is out and close(out)
@@ -202,6 +206,9 @@ def test_a_log_serves_in_the_interpreter(record: Make, tmp_path: Path) -> None:
     assert json.loads(done.stdout) == {
         "threads": True,
         "plain": True,
+        "plans": 1,
+        "again": True,
+        "computed": True,
         "view": True,
         "out": True,
         "copied": True,
