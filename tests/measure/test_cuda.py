@@ -258,3 +258,30 @@ def test_kernels_of_one_text_have_one_identity() -> None:
     assert identity(program, kernel) == identity(narrowed, other)
     wider = Kernel(kernel.name, kernel.source, kernel.arguments, kernel.grid, 8, kernel.stages)
     assert identity(program, kernel) != identity(program, wider)
+
+
+@pytest.mark.parametrize("choice", [0, 2])
+def test_a_real_binary_gets_the_arguments_it_was_compiled_for(choice: int, fake_cuda: Any) -> None:
+    """The driver reads as many bytes of each argument as the binary says: they are those meant."""
+    work = matmul(256, 192, 128, dtype="float16")
+    program = render(work, default_schedules(work, H200)[choice].schedule, H200)
+    [kernel] = program.kernels
+    entry = entry_of(compile_kernel(program, kernel, H200.triton_target), kernel)
+    driver = cuda.Driver(fake_cuda.library)
+    shape = {"threads": entry.threads, "shared_bytes": entry.shared_bytes}
+    function = driver.load(entry.cubin, entry.name, 0, **shape)
+    addresses = {"A": 0x10000, "B": 0x20000, "C": 0x30000}
+    function.bind(kernel.grid, entry.arguments, addresses).start(5)
+    [launch] = fake_cuda.calls("launch")
+    assert launch["grid"] == list(kernel.grid)
+    assert launch["block"] == [entry.threads, 1, 1]
+    assert (launch["shared_bytes"], launch["stream"]) == (entry.shared_bytes, 5)
+    parameters = iter(map(bytes.fromhex, launch["parameters"]))
+    for argument in entry.arguments:
+        head = next(parameters)
+        assert head[:8] == addresses[argument.buffer].to_bytes(8, "little")
+        if isinstance(argument, cuda.Box):
+            assert len(head) == cuda.MAP_BYTES
+            parts = [int.from_bytes(next(parameters), "little") for _ in range(4)]
+            assert parts == [*argument.shape, *argument.strides]
+    assert list(parameters) == [bytes(8), bytes(8)]
