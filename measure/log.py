@@ -60,7 +60,7 @@ class LogContents:
         return tuple(r for r in self.records if isinstance(r, TrialRecord))
 
 
-class _Unreadable(ValueError):
+class Unreadable(ValueError):
     """A line that is no record; the message is the reason of its Damage."""
 
 
@@ -92,7 +92,7 @@ def parse(data: bytes) -> LogContents:
         for piece in _pieces(line):
             try:
                 records.append(_record(piece))
-            except _Unreadable as error:
+            except Unreadable as error:
                 damage.append(Damage(number, str(error)))
     return LogContents(tuple(records), tuple(damage))
 
@@ -109,34 +109,34 @@ def _pieces(line: bytes) -> Iterator[bytes]:
 
 
 def _record(piece: bytes) -> AnyRecord:
-    """Read one line; raises _Unreadable."""
+    """Read one line; raises Unreadable."""
     match = _LINE.fullmatch(piece)
     if match is None:
         torn = piece.startswith(_PREFIX) and not piece.endswith(b"}")
-        raise _Unreadable("a torn line" if torn else "not a line of a log")
+        raise Unreadable("a torn line" if torn else "not a line of a log")
     checksum, raw = match.groups()
     if zlib.crc32(raw) != int(checksum, 16):
-        raise _Unreadable("the checksum does not match")
-    _check_form(raw)
+        raise Unreadable("the checksum does not match")
+    check_form(raw)
     try:
         return from_json(raw)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise _Unreadable(f"{where}: {first['msg']}") from error
+        raise Unreadable(f"{where}: {first['msg']}") from error
 
 
-def _check_form(raw: bytes) -> None:
+def check_form(raw: bytes) -> None:
     """Refuse what JSON readers disagree about, and versions to come."""
     try:
         data = json.loads(raw, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
-    except _Unreadable:
+    except Unreadable:
         raise
     except (ValueError, RecursionError) as error:
-        raise _Unreadable(f"not JSON: {error}") from error
+        raise Unreadable(f"not JSON: {error}") from error
     version = data.get("version")
     if type(version) is int and version > VERSION:
-        raise _Unreadable(f"version {version} is of a later autosched; this one reads {VERSION}")
+        raise Unreadable(f"version {version} is of a later autosched; this one reads {VERSION}")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -144,12 +144,12 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(held) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise _Unreadable(f"the key {twice[:40]!r} occurs twice")
+        raise Unreadable(f"the key {twice[:40]!r} occurs twice")
     return held
 
 
 def _refuse_constant(name: str) -> None:
-    raise _Unreadable(f"{name} is no number of JSON")
+    raise Unreadable(f"{name} is no number of JSON")
 
 
 class LogWriter(Closing):
@@ -254,7 +254,7 @@ class LogWriter(Closing):
 def _is_whole(piece: bytes) -> bool:
     try:
         _record(piece)
-    except _Unreadable:
+    except Unreadable:
         return False
     return True
 

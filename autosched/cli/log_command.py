@@ -1,4 +1,4 @@
-"""``autosched log``: the best of a log, its damage, its census."""
+"""``autosched log``: the best of a log, its damage, its census; for others see ``log_files``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import click
 
 from autosched.cli import wording
 from autosched.cli.exit_code import ExitCode
+from autosched.cli.log_files import export_command, import_command, merge_command, prune_command
+from autosched.cli.log_reading import log_argument, place, read_log
 from autosched.cli.output import Output, with_output
-from measure.log import Damage, LogContents, best, read
+from measure.log import best, read
 from measure.record import (
     AnyRecord,
     Failing,
@@ -24,23 +26,23 @@ from measure.record import (
     TrialRecord,
 )
 
-_log_argument = click.argument(
-    "log", metavar="LOG", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
-
 
 @click.group("log", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Read a log: its best records, its damage, its census."""
+    """Read a log: its best records, its damage, its census; make others of it."""
+
+
+for _made in (merge_command, prune_command, export_command, import_command):
+    command.add_command(_made)
 
 
 @command.command("best")
-@_log_argument
+@log_argument
 @click.option("--predicted", is_flag=True, help="Include times that a model made up.")
 @with_output
 def best_command(output: Output, log: Path, predicted: bool) -> None:
     """Print the best record of every workload and target in LOG."""
-    contents = _read(output, log)
+    contents = read_log(output, log)
     rows = [
         _best_row(record, _final_of(contents.records, record))
         for record in best(contents.records, predicted=predicted).values()
@@ -109,7 +111,7 @@ def _best_cells(row: dict[str, Any]) -> list[str]:
 
 
 @command.command("check")
-@_log_argument
+@log_argument
 @with_output
 @click.pass_context
 def check_command(ctx: click.Context, /, output: Output, log: Path) -> None:
@@ -120,7 +122,7 @@ def check_command(ctx: click.Context, /, output: Output, log: Path) -> None:
         output.value({"log": str(log), "records": len(contents.records), "damage": named})
     else:
         for damage in contents.damage:
-            output.text(_place(log, damage))
+            output.text(place(log, damage))
         found = len(contents.damage)
         state = f"{found} damaged" if found else "sound"
         output.text(f"{log}: {len(contents.records)} records, {state}")
@@ -128,11 +130,11 @@ def check_command(ctx: click.Context, /, output: Output, log: Path) -> None:
 
 
 @command.command("stats")
-@_log_argument
+@log_argument
 @with_output
 def stats_command(output: Output, log: Path) -> None:
     """Count what LOG holds, run by run."""
-    contents = _read(output, log)
+    contents = read_log(output, log)
     rows = [_run_row(run, contents.records) for run in _runs(contents.records)]
     if output.json:
         output.value(rows)
@@ -184,15 +186,3 @@ def _run_cells(row: dict[str, Any]) -> list[str]:
         wording.census(row["failures"]),
         f"{row['ended'][:16]} {row['stopped'] or 'did not end'}",
     ]
-
-
-def _read(output: Output, log: Path) -> LogContents:
-    """Read a log; damaged lines are named on standard error and left out."""
-    contents = read(log)
-    for damage in contents.damage:
-        output.say(f"{_place(log, damage)}; skipped")
-    return contents
-
-
-def _place(log: Path, damage: Damage) -> str:
-    return f"{log}:{damage.line}: {damage.reason}"

@@ -33,6 +33,11 @@ def duration(seconds: float) -> str:
     return f"{minutes}:{rest:02}" if minutes else f"{rest} s"
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number of things: "1 trial", "2 trials"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def census(failures: Mapping[str, int]) -> str:
     """Write failures by kind, the commonest first: ``3 compile, 1 timeout``."""
     ordered = sorted(failures.items(), key=lambda item: (-item[1], item[0]))
