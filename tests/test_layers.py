@@ -14,7 +14,7 @@ PACKAGES = ("autosched", "cost_model", "measure", "search_space")
 IMPORTERS = {
     "xgboost": ("cost_model.xgboost_model",),
     "sklearn": ("cost_model", "autosched.bench", "autosched.tune.forest"),
-    "torch": ("measure", "autosched.runtime", "autosched.bench"),
+    "torch": ("measure", "autosched.runtime", "autosched.bench", "autosched.export.loader"),
     "triton": ("measure",),
     "pydantic": (
         "autosched.experiment",

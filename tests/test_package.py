@@ -13,7 +13,14 @@ import autosched
 ROOT = Path(__file__).parent.parent
 
 #: What tuning needs and serving never loads.
-TUNING = ("xgboost", "sklearn", "autosched.tune", "autosched.bench", "cost_model.xgboost_model")
+TUNING = (
+    "xgboost",
+    "sklearn",
+    "autosched.tune",
+    "autosched.bench",
+    "autosched.export",
+    "cost_model.xgboost_model",
+)
 
 LOADED = """
 import sys

@@ -49,6 +49,9 @@ def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
     from autosched.bench.report import BadResults
     from autosched.cli.show_command import NothingLogged
     from autosched.experiment.error import BadFolder, MissingPackage
+    from autosched.export.folder import BadFolder as BadExportFolder
+    from autosched.export.folder import NothingToExport
+    from autosched.export.selection import NoSuchWorkload
     from autosched.landscape.form import BadLandscape
     from autosched.landscape.subspace import BadSubspace
     from autosched.machine import UnknownName
@@ -67,6 +70,8 @@ def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
         (BadSubspace, ExitCode.USAGE),
         (BadPrior, ExitCode.USAGE),
         (BadSettings, ExitCode.USAGE),
+        (BadExportFolder, ExitCode.USAGE),
+        (NoSuchWorkload, ExitCode.USAGE),
         (UnknownName, ExitCode.USAGE),
         (BadSchedule, ExitCode.USAGE),
         (IllegalStep, ExitCode.USAGE),
@@ -75,6 +80,7 @@ def _expected() -> tuple[tuple[type[Exception], ExitCode], ...]:
         (MissingPackage, ExitCode.USAGE),
         (ResumeRefused, ExitCode.USAGE),
         (NoSketch, ExitCode.NOTHING_VALID),
+        (NothingToExport, ExitCode.NOTHING_VALID),
         (NothingLogged, ExitCode.NOTHING_VALID),
         (BuildError, ExitCode.NOTHING_VALID),
         (NoDevice, ExitCode.NO_DEVICE),

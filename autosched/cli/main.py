@@ -25,6 +25,7 @@ COMMANDS = (
     "bench",
     "log",
     "replay",
+    "export",
     "record",
     "landscapes",
     "experiment",

@@ -3,7 +3,10 @@
 
    Sizes of parameters come from the binary itself (EIATTR_KPARAM_INFO), as they do in the real
    driver: a kernel started with other arguments than it was compiled for shows in its bytes.
-   A tensor map holds what it was made of; see `struct map`. */
+   A tensor map holds what it was made of; see `struct map`.
+
+   A process that cannot ask for the log has it written to FAKE_CUDA_LOG at its end, and is another
+   GPU by FAKE_CUDA_NAME. */
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -75,8 +78,19 @@ void fake_cuda_device(const char *name, int major, int minor) {
     capability[1] = minor;
 }
 
+__attribute__((destructor)) static void write_log(void) {
+    const char *path = getenv("FAKE_CUDA_LOG");
+    FILE *file = path ? fopen(path, "w") : NULL;
+    if (!file)
+        return;
+    fputs(the_log, file);
+    fclose(file);
+}
+
 CUresult cuInit(unsigned flags) {
     initialized = 1;
+    if (getenv("FAKE_CUDA_NAME"))
+        fake_cuda_device(getenv("FAKE_CUDA_NAME"), 9, 0);
     return flags ? INVALID_VALUE : OK;
 }
 
