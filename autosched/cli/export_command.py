@@ -56,7 +56,7 @@ def command(
     if output.json:
         output.value(_data(made, hardware.name))
         return
-    columns = ("function", "workload", "key", "kernels", "measured us")
+    columns = ("function", "workload", "key", "kernels", "measured us", "ratio")
     rows = [
         (
             one.name,
@@ -64,6 +64,7 @@ def command(
             one.selected.workload.key,
             str(len(one.entries)),
             f"{one.selected.record.latency_us:.4g}",
+            f"{one.selected.ratio[0]:.3g}" if one.selected.ratio else "",
         )
         for one in made.workloads
     ]
@@ -90,6 +91,7 @@ def _data(made: Exported, target: str) -> dict[str, object]:
                 "label": one.selected.workload.label,
                 "program": one.selected.program.fingerprint,
                 "latency_us": one.selected.record.latency_us,
+                "ratio": one.selected.ratio,
             }
             for one in made.workloads
         ],

@@ -20,9 +20,10 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ MANIFEST = "manifest.json"
 #: The file of the folder through which kernels are loaded and started.
 DRIVER = "autosched_cuda.py"
 #: Bounds on what a manifest may say: bytes of files, lengths of lists, elements of tensors.
-MOST_BYTES, MOST_ENTRIES, MOST_ELEMENTS = 1 << 28, 4096, 1 << 48
+MOST_BYTES, MOST_ENTRIES, MOST_ELEMENTS = 1 << 26, 4096, 1 << 48
 #: Calls whose arguments are kept laid out, by addresses, for each kernel; beyond, all are dropped.
 MOST_BINDINGS = 256
 
@@ -91,7 +92,7 @@ class Buffer:
     kept_zero: bool
     constant: bool
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """How many elements lie from the first to the last, gaps counted."""
         if 0 in self.shape:
@@ -129,12 +130,12 @@ class Workload:
     kernels: tuple[Kernel, ...]
     evidence: Mapping[str, Any] = field(repr=False)
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[Buffer, ...]:
         """The caller's inputs, in the order of a call."""
         return tuple(b for b in self.buffers if b.role == "input")
 
-    @property
+    @cached_property
     def output(self) -> Buffer:
         """The output."""
         return next(b for b in self.buffers if b.role == "output")
@@ -240,6 +241,12 @@ class Function:
             _Loaded(kernel, driver_module, driver, binaries[kernel.file], device.index or 0)
             for kernel in workload.kernels
         ]
+        self._kinds = tuple(_kind_of(buffer, device) for buffer in workload.inputs)
+        self._out_kind = _kind_of(workload.output, device)
+        self._mask = max(b.alignment_bytes for b in (*workload.inputs, workload.output)) - 1
+        self._workspaces = tuple(b for b in workload.buffers if b.role == "workspace")
+        self._names = tuple(b.name for b in (*workload.inputs, workload.output, *self._workspaces))
+        #: Kernels with all of their arguments laid out, by what is started and at which addresses.
         self._known: dict[tuple[bool, tuple[int, ...]], list[cuda.Binding]] = {}
 
     def __call__(
@@ -254,25 +261,23 @@ class Function:
         a new tensor. ``prepared`` comes from ``prepare``, called with the same constant tensors.
         Raises WrongTensor.
         """
-        workload = self.workload
-        if len(inputs) != len(workload.inputs):
+        if not self._usual(inputs, out):
+            self._check_all(inputs, out)
+        if out is not None:
+            self._check_apart(inputs, out)
+        if prepared is not None and prepared.workload.key != self.workload.key:
             raise WrongTensor(
-                f"{workload.name} takes {len(workload.inputs)} inputs, not {len(inputs)}"
+                f"{self.workload.name}: what is prepared is {prepared.workload.name}'s"
             )
-        tensors = {b.name: t for b, t in zip(workload.inputs, inputs, strict=True)}
-        for buffer in workload.inputs:
-            self._check(buffer, tensors[buffer.name])
-        if prepared is not None and prepared.workload.key != workload.key:
-            raise WrongTensor(f"{workload.name}: what is prepared is {prepared.workload.name}'s")
+        made = {} if prepared is None else prepared.tensors
         with _current(self.device):
             if out is None:
-                out = self._empty(workload.output)
-            else:
-                self._check(workload.output, out)
-                self._check_apart(out, tensors)
-            tensors[workload.output.name] = out
-            tensors |= prepared.tensors if prepared is not None else {}
-            self._run(tensors, with_preparations=prepared is None)
+                out = self._empty(self.workload.output)
+            scratch = [made[b.name] if b.name in made else self._clean(b) for b in self._workspaces]
+            addresses = tuple([tensor.data_ptr() for tensor in (*inputs, out, *scratch)])
+            stream = _stream(self.device)
+            for binding in self._bound(addresses, with_preparations=prepared is None):
+                binding.start(stream)
         return out
 
     def prepare(self, *constants: torch.Tensor) -> Prepared:
@@ -288,51 +293,68 @@ class Function:
         tensors = {b.name: t for b, t in zip(workload.prepared, constants, strict=True)}
         for buffer in workload.prepared:
             self._check(buffer, tensors[buffer.name])
-        made: dict[str, torch.Tensor] = {}
+        preparing = [loaded for loaded in self._loaded if loaded.kernel.prepares]
+        used = {name for loaded in preparing for name, _ in loaded.kernel.arguments}
         with _current(self.device):
+            made = {b.name: self._clean(b) for b in self._workspaces if b.name in used}
+            addresses = {name: tensor.data_ptr() for name, tensor in (tensors | made).items()}
             stream = _stream(self.device)
-            for loaded in self._loaded:
-                if loaded.kernel.prepares:
-                    read_or_written = {name for name, _ in loaded.kernel.arguments}
-                    made |= self._workspaces(read_or_written - {*tensors, *made})
-                    addresses = {n: t.data_ptr() for n, t in (tensors | made).items()}
-                    if all(loaded.kernel.grid):
-                        loaded.bind(addresses).start(stream)
+            for loaded in preparing:
+                if all(loaded.kernel.grid):
+                    loaded.bind(addresses).start(stream)
         return Prepared(workload, made)
 
-    def _run(self, tensors: dict[str, torch.Tensor], *, with_preparations: bool) -> None:
-        buffers = self.workload.buffers
-        missing = {b.name for b in buffers if b.name not in tensors}
-        tensors |= self._workspaces(missing)
-        addresses = tuple(tensors[b.name].data_ptr() for b in buffers)
+    def _bound(self, addresses: tuple[int, ...], *, with_preparations: bool) -> list[cuda.Binding]:
+        """Return what is to be started in order. It depends on addresses alone, so it is right
+        whoever owns that memory now."""
         key = (with_preparations, addresses)
-        bindings = self._known.get(key)
-        if bindings is None:
-            named = {b.name: a for b, a in zip(buffers, addresses, strict=True)}
-            bindings = [
+        found = self._known.get(key)
+        if found is None:
+            named = dict(zip(self._names, addresses, strict=True))
+            found = [
                 loaded.bind(named)
                 for loaded in self._loaded
                 if all(loaded.kernel.grid) and (with_preparations or not loaded.kernel.prepares)
             ]
             if len(self._known) >= MOST_BINDINGS:
                 self._known = {}
-            self._known[key] = bindings
-        stream = _stream(self.device)
-        for binding in bindings:
-            binding.start(stream)
+            self._known[key] = found
+        return found
 
-    def _workspaces(self, names: set[str]) -> dict[str, torch.Tensor]:
-        made = {}
-        for buffer in self.workload.buffers:
-            if buffer.name in names:
-                made[buffer.name] = self._empty(buffer)
-                if buffer.zeroed or buffer.kept_zero:
-                    made[buffer.name].zero_()
-        return made
+    def _clean(self, buffer: Buffer) -> torch.Tensor:
+        made = self._empty(buffer)
+        return made.zero_() if buffer.zeroed or buffer.kept_zero else made
 
     def _empty(self, buffer: Buffer) -> torch.Tensor:
         dtype = DTYPES[buffer.dtype]
         return torch.empty_strided(buffer.shape, buffer.strides, dtype=dtype, device=self.device)
+
+    def _usual(self, inputs: Sequence[torch.Tensor], out: torch.Tensor | None) -> bool:
+        """Say whether tensors are as most are: right at a glance. Others are looked at closely."""
+        tensors = inputs if out is None else (*inputs, out)
+        wishes = self._kinds if out is None else (*self._kinds, self._out_kind)
+        try:
+            facts = tuple([(t.shape, t.stride(), t.dtype, t.device) for t in tensors])
+        except AttributeError:  # something is no tensor
+            return False
+        if facts != wishes:
+            return False
+        together = 0
+        for tensor in tensors:
+            together |= tensor.data_ptr()
+        learning = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        return not together & self._mask and not learning
+
+    def _check_all(self, inputs: Sequence[torch.Tensor], out: torch.Tensor | None) -> None:
+        workload = self.workload
+        if len(inputs) != len(workload.inputs):
+            raise WrongTensor(
+                f"{workload.name} takes {len(workload.inputs)} inputs, not {len(inputs)}"
+            )
+        for buffer, tensor in zip(workload.inputs, inputs, strict=True):
+            self._check(buffer, tensor)
+        if out is not None:
+            self._check(workload.output, out)
 
     def _check(self, buffer: Buffer, tensor: torch.Tensor) -> None:
         name = f"{self.workload.name}: {buffer.name}"
@@ -362,13 +384,12 @@ class Function:
                 "torch.no_grad(), or detach it"
             )
 
-    def _check_apart(self, out: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> None:
-        buffers = {b.name: b for b in self.workload.buffers}
-        start, end = _span(buffers[self.workload.output.name], out)
-        for name, tensor in inputs.items():
-            low, high = _span(buffers[name], tensor)
+    def _check_apart(self, inputs: Sequence[torch.Tensor], out: torch.Tensor) -> None:
+        start, end = _span(self.workload.output, out)
+        for buffer, tensor in zip(self.workload.inputs, inputs, strict=True):
+            low, high = _span(buffer, tensor)
             if low < end and start < high:
-                raise WrongTensor(f"{self.workload.name}: out shares memory with {name}")
+                raise WrongTensor(f"{self.workload.name}: out shares memory with {buffer.name}")
 
 
 class _Loaded:
@@ -393,6 +414,10 @@ class _Loaded:
         return bound
 
 
+def _kind_of(buffer: Buffer, device: torch.device) -> tuple[Any, ...]:
+    return torch.Size(buffer.shape), buffer.strides, DTYPES[buffer.dtype], device
+
+
 def _span(buffer: Buffer, tensor: torch.Tensor) -> tuple[int, int]:
     start = tensor.data_ptr()
     return start, start + buffer.elements * tensor.element_size()
@@ -415,8 +440,17 @@ def _current(device: torch.device) -> AbstractContextManager[Any]:
     return torch.cuda.device(device)
 
 
+#: The current stream of a device by its number, as the driver's handle: the shorter way, if torch
+#: has it.
+_raw_stream: Callable[[int], int] = getattr(
+    torch._C,
+    "_cuda_getCurrentRawStream",
+    lambda index: torch.cuda.current_stream(index).cuda_stream,
+)
+
+
 def _stream(device: torch.device) -> int:
-    return int(torch.cuda.current_stream(device).cuda_stream) if device.type == "cuda" else 0
+    return int(_raw_stream(device.index)) if device.type == "cuda" else 0
 
 
 def _check_gpu(folder: Path, manifest: Manifest, name: str, capability: tuple[int, int]) -> None:
@@ -452,9 +486,9 @@ def _driver_module(folder: Path, digest: str) -> Any:
 def read(folder: str | Path) -> Manifest:
     """Read and check the manifest alone; raises BadManifest, or OSError."""
     path = Path(folder) / MANIFEST
+    if path.stat().st_size > MOST_BYTES:
+        raise BadManifest(f"{path}: has {path.stat().st_size} bytes, at most {MOST_BYTES} are read")
     raw = path.read_bytes()
-    if len(raw) > MOST_BYTES:
-        raise BadManifest(f"{path}: has {len(raw)} bytes, at most {MOST_BYTES} are read")
     try:
         data = json.loads(raw, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
         return _manifest(_Value(data, ""))
@@ -605,6 +639,8 @@ def _workload(value: _Value, files: Mapping[str, str], shared_bytes: int) -> Wor
         raise BadManifest(f"{held['buffers'].place}: two have one name")
     if sum(buffer.role == "output" for buffer in buffers) != 1:
         raise BadManifest(f"{held['buffers'].place} must hold one output")
+    if all(buffer.role != "input" for buffer in buffers):
+        raise BadManifest(f"{held['buffers'].place} must hold an input")
     kernels = tuple(_kernel(k, files, known, shared_bytes) for k in held["kernels"].entries(64))
     if not isinstance(held["evidence"].data, dict):
         raise held["evidence"].fail("an object")
@@ -620,6 +656,8 @@ def _buffer(value: _Value) -> Buffer:
     shape = held["shape"].integers(0, MOST_ELEMENTS)
     strides = held["strides"].integers(0, MOST_ELEMENTS)
     alignment = held["alignment_bytes"].integer(1, 4096)
+    if alignment & (alignment - 1):
+        raise held["alignment_bytes"].fail("a power of two")
     if len(shape) != len(strides):
         raise held["strides"].fail(f"{len(shape)} strides, one for each extent")
     buffer = Buffer(

@@ -13,7 +13,7 @@ from autosched.export.loader import FORM, digest_of
 from autosched.export.selection import Selected
 from measure import cuda
 from measure.compiler import Entry
-from measure.record import Success, TrialRecord
+from measure.record import Success
 from search_space.program import Kernel
 from search_space.target import Target
 
@@ -88,7 +88,7 @@ def _workload(one: Compiled, binaries: Mapping[bytes, str]) -> dict[str, Any]:
         "program": program.fingerprint,
         "buffers": [asdict(buffer) for buffer in program.buffers],
         "kernels": [_kernel(k, entry, binaries[entry.cubin]) for k, entry in one.kernels],
-        "evidence": _evidence(one.selected.record),
+        "evidence": _evidence(one.selected),
     }
 
 
@@ -110,14 +110,16 @@ def _argument(argument: cuda.Argument) -> dict[str, Any]:
     return {"buffer": buffer, "box": fields} if fields else {"buffer": buffer}
 
 
-def _evidence(record: TrialRecord) -> dict[str, Any]:
+def _evidence(selected: Selected) -> dict[str, Any]:
     """Return what was measured of a record, and on what grounds its output is held to be right."""
+    record = selected.record
     evidence, provenance = record.evidence, record.provenance
     timing = record.measurement.timing if isinstance(record.measurement, Success) else None
     return {
         "latency_us": timing and timing.latency_us,
         "low_us": timing and timing.low_us,
         "high_us": timing and timing.high_us,
+        "ratio": list(selected.ratio) if selected.ratio else None,
         "gpu": record.gpu,
         "max_error": evidence and evidence.max_error,
         "rtol": evidence and evidence.rtol,

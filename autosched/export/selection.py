@@ -6,14 +6,14 @@ Nothing is exported that ``autosched.load`` would not serve as tuned without pro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autosched.runtime.catalog import Catalog, catalogue
 from autosched.runtime.choice import Unusable, tuned
 from autosched.runtime.device import Setting, setting
 from autosched.spec import SpecError, from_data
 from measure.log import LogContents
-from measure.record import RunRecord, TrialRecord, WorkloadText
+from measure.record import FinalRecord, RunRecord, TrialRecord, WorkloadText
 from search_space.program import Program
 from search_space.target import Target
 from search_space.workload import Workload
@@ -21,11 +21,16 @@ from search_space.workload import Workload
 
 @dataclass(frozen=True)
 class Selected:
-    """A workload that is exported: its best record, and the program that this renders to."""
+    """A workload that is exported: its best record, and the program that this renders to.
+
+    ``ratio`` is the library's time over its own, paired, as the run's closing comparison found it:
+    median, low, high; None where that has no such entrant.
+    """
 
     workload: Workload
     record: TrialRecord
     program: Program
+    ratio: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,14 @@ def select(
     catalog = catalogue(contents.records, contents.damage, here.place)
     texts = _named(contents, only)
     stated = _stated(contents)
-    return tuple(_select(text, catalog, here, target, stated.get(key)) for key, text in texts)
+    found = [_select(text, catalog, here, target, stated.get(key)) for key, text in texts]
+    ratios = _ratios(contents)
+    return tuple(
+        replace(one, ratio=ratios.get((one.record.run, one.record.trial)))
+        if isinstance(one, Selected)
+        else one
+        for one in found
+    )
 
 
 def _select(
@@ -106,6 +118,17 @@ def _named(contents: LogContents, only: Sequence[str]) -> list[tuple[str, Worklo
             raise NoSuchWorkload(f"the log has no workload {name!r}; it has: {known or 'none'}")
     wanted = set(only)
     return [(k, t) for k, t in texts.items() if not only or wanted & {t.key, t.label}]
+
+
+def _ratios(contents: LogContents) -> dict[tuple[str, int], tuple[float, float, float]]:
+    """Return what closing comparisons measured against the library, by run and trial."""
+    return {
+        (record.run, entrant.trial): entrant.ratio
+        for record in contents.records
+        if isinstance(record, FinalRecord) and not record.predicted
+        for entrant in record.entrants
+        if entrant.ratio is not None
+    }
 
 
 def _stated(contents: LogContents) -> dict[str, Workload | str]:

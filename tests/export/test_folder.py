@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from autosched.export.manifest import names
 from autosched.export.selection import NoSuchWorkload, Refused, Selected, select
 from autosched.spec import load
 from measure.log import read
-from measure.record import Failing
+from measure.record import Entrant, Failing, FinalRecord
 from search_space import target as targets
 
 H200 = targets.load("h200")
@@ -119,6 +120,30 @@ def test_the_manifest_says_what_was_measured(sample: Any) -> None:
     assert on_disk == {*held.files, loader.MANIFEST}
 
 
+def test_the_ratio_is_that_of_the_closing_comparison(write: Any) -> None:
+    trial = trial_record(TASK, "r")
+    entrant = Entrant(trial=0, program=trial.program, timing=None, ratio=(0.9, 0.85, 0.95))
+    final = FinalRecord(
+        run="r",
+        workload=trial.workload,
+        target="h200",
+        gpu="NVIDIA H200",
+        entrants=(entrant,),
+        library=None,
+        best=0,
+        ties=(0,),
+        rounds=10,
+        seeds=(1,),
+        provenance=PROVENANCE,
+    )
+    [one] = select(read(write(run_record(TASK, "r"), trial, final)), H200)
+    assert isinstance(one, Selected)
+    assert one.ratio == (0.9, 0.85, 0.95)
+    [one] = select(read(write(final.model_copy(update={"predicted": True}))), H200)
+    assert isinstance(one, Selected)
+    assert one.ratio == (0.9, 0.85, 0.95)  # what is predicted changes nothing
+
+
 def test_exporting_again_gives_the_same_folder(sample: Any, tmp_path: Path) -> None:
     again = tmp_path / "again"
     assert export(sample.log, "-o", again, "-q").exit_code == 0
@@ -140,6 +165,10 @@ def test_the_command_says_what_it_did(sample: Any, tmp_path: Path, write: Any) -
             "reason": "no run in the log says what it computes",
         }
     ]
+    page = (Path(__file__).parents[2] / "docs/cli.md").read_text("utf-8")
+    [said] = re.findall(r"^- `export`: .*$", page.split("## As JSON")[1], re.MULTILINE)
+    fields = {*told, *told["workloads"][0], *told["refused"][0]}
+    assert fields | {"export"} == set(re.findall(r"`(\w+)`", said))
     assert "left out: matmul 64x32x32 float16 nn: no run" in done.stderr
     assert told["bytes"] == sum(path.stat().st_size for path in out.iterdir())
     assert [p.name for p in out.parent.iterdir()] == ["kernels"]
