@@ -11,15 +11,20 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autosched import te
+    from autosched import ops, te
+    from autosched.models.accelerate import accelerate
     from autosched.runtime.tuned import Tuned, load
 
-__all__ = ["Tuned", "__version__", "load", "te"]
+__all__ = ["Tuned", "__version__", "accelerate", "load", "ops", "te"]
 
 __version__ = "0.1.0"
 
-_HOMES = {"Tuned": "autosched.runtime.tuned", "load": "autosched.runtime.tuned"}
-_MODULES = ("te",)
+_HOMES = {
+    "Tuned": "autosched.runtime.tuned",
+    "accelerate": "autosched.models.accelerate",
+    "load": "autosched.runtime.tuned",
+}
+_MODULES = ("ops", "te")
 
 logging.getLogger("autosched").addHandler(logging.NullHandler())
 

@@ -237,7 +237,7 @@ class _OnTriton:
 
     def start_on(self, tensors: Mapping[str, torch.Tensor]) -> _Start:
         bound = [
-            _argument(a, tensors[a.buffer])
+            tritons_argument(a, tensors[a.buffer])
             if isinstance(a, DescriptorArgument)
             else tensors[a.buffer].data_ptr()
             for a in self._kernel.arguments
@@ -258,11 +258,12 @@ class _Interpreted:
         self._function = compiler.function(kernel)
 
     def start_on(self, tensors: Mapping[str, torch.Tensor]) -> _Start:
-        arguments = [_argument(a, tensors[a.buffer]) for a in self._kernel.arguments]
+        arguments = [tritons_argument(a, tensors[a.buffer]) for a in self._kernel.arguments]
         return lambda _: self._function[self._kernel.grid](*arguments)
 
 
-def _argument(argument: Any, tensor: torch.Tensor) -> Any:
+def tritons_argument(argument: Argument, tensor: torch.Tensor) -> Any:
+    """Return a kernel's argument as Triton's own front end takes it; raises BadArgument."""
     if not isinstance(argument, DescriptorArgument):
         return tensor
     shape, strides, block = (list(argument.shape), list(argument.strides), list(argument.block))

@@ -14,7 +14,14 @@ PACKAGES = ("autosched", "cost_model", "measure", "search_space")
 IMPORTERS = {
     "xgboost": ("cost_model.xgboost_model",),
     "sklearn": ("cost_model", "autosched.bench", "autosched.tune.forest"),
-    "torch": ("measure", "autosched.runtime", "autosched.bench", "autosched.export.loader"),
+    "torch": (
+        "measure",
+        "autosched.runtime",
+        "autosched.ops",
+        "autosched.models",
+        "autosched.bench",
+        "autosched.export.loader",
+    ),
     "triton": ("measure",),
     "pydantic": (
         "autosched.experiment",
@@ -22,9 +29,16 @@ IMPORTERS = {
         "autosched.spec",
         "measure.record",
         "measure.log",
+        "measure.log_forms",
     ),
     "ruamel": ("autosched.spec",),
-    "click": ("autosched.cli", "autosched.bench.search_live", "autosched.bench.feature_speed"),
+    "click": (
+        "autosched.cli",
+        "autosched.bench.search_live",
+        "autosched.bench.feature_speed",
+        "autosched.bench.host_cost",
+        "autosched.bench.model_run",
+    ),
     "rich": ("autosched.cli",),
     "matplotlib": ("autosched.experiment.drawing",),
     "jinja2": ("autosched.experiment.report",),

@@ -20,14 +20,13 @@ from typing import Any
 
 import click
 import torch
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from autosched.bench.device import machine, name_of_device, versions
 from autosched.runtime.tuned import Tuned, load
 from autosched.te.operators import matmul
 from measure.compiler import function
-from measure.launch import Launcher
-from search_space.program import DescriptorArgument, Program
+from measure.launch import Launcher, tritons_argument
+from search_space.program import Program
 from search_space.workload import Workload
 
 #: Calls that are queued before the device is waited for: fewer than its queue holds.
@@ -94,15 +93,8 @@ def _tritons(program: Program, tensors: Mapping[str, torch.Tensor]) -> Callable[
     [kernel] = program.kernels
     launched = function(kernel)[kernel.grid]
 
-    def argument(given: Any) -> Any:
-        tensor = tensors[given.buffer]
-        if not isinstance(given, DescriptorArgument):
-            return tensor
-        shape, strides, block = list(given.shape), list(given.strides), list(given.block)
-        return TensorDescriptor(tensor, shape, strides, block)
-
     def call() -> Any:
-        arguments = [argument(given) for given in kernel.arguments]
+        arguments = [tritons_argument(given, tensors[given.buffer]) for given in kernel.arguments]
         return launched(*arguments, num_warps=kernel.warps, num_stages=kernel.stages)
 
     return call

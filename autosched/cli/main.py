@@ -29,6 +29,7 @@ COMMANDS = (
     "record",
     "landscapes",
     "experiment",
+    "extract",
     "prior",
     "schema",
 )
