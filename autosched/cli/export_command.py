@@ -9,6 +9,7 @@ import click
 from autosched.cli.output import Output, printable, with_output
 from autosched.export.folder import Exported, export
 from autosched.machine import choose_target
+from autosched.spec import load
 from measure.log import LogContents, read
 
 
@@ -28,11 +29,25 @@ from measure.log import LogContents, read
     multiple=True,
     help="This workload; may be repeated.  [default: all]",
 )
+@click.option(
+    "--spec",
+    "specs",
+    envvar="AUTOSCHED_EXPORT_SPEC",
+    metavar="SPEC",
+    multiple=True,
+    help="Workloads of a log that no longer states them, as a pruned one; may be repeated.",
+)
 @click.option("--target", metavar="NAME", help="The GPU model to export for.  [default: the log's]")
 @click.option("--replace", is_flag=True, help="Write a folder anew that holds an export.")
 @with_output
 def command(
-    output: Output, log: Path, out: Path, only: tuple[str, ...], target: str | None, replace: bool
+    output: Output,
+    log: Path,
+    out: Path,
+    only: tuple[str, ...],
+    specs: tuple[str, ...],
+    target: str | None,
+    replace: bool,
 ) -> None:
     """Compile the best schedules of LOG ahead of time, into a folder.
 
@@ -48,6 +63,7 @@ def command(
         hardware,
         out,
         only=only,
+        workloads=[task.workload for spec in specs for task in load(spec)],
         replace=replace,
         tell=lambda name: output.say(f"compiling {printable(name)}"),
     )

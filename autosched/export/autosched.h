@@ -1,7 +1,7 @@
 /* Kernels for @GPUS@: tables of what they are, and functions that load and start them.
  *
  * Written by autosched @VERSION@ export; do not edit. Needs CUDA's driver API (link with -lcuda) and
- * C11. Nothing here is safe against a folder from somebody that you do not trust: a kernel runs
+ * C11 or C++11. Nothing here is safe against a folder from somebody that you do not trust: a kernel runs
  * as it was compiled.
  *
  *     cuInit(0), a device, its primary context made current; then
@@ -46,9 +46,16 @@ typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
+#ifdef __cplusplus
+extern "C" {
+typedef struct CUtensorMap_st {
+    alignas(64) uint64_t opaque[16];
+} CUtensorMap;
+#else
 typedef struct CUtensorMap_st {
     _Alignas(64) uint64_t opaque[16];
 } CUtensorMap;
+#endif
 #define CUDA_SUCCESS 0
 #define CUDA_ERROR_INVALID_VALUE 1
 #define CUDA_ERROR_OUT_OF_MEMORY 2
@@ -84,6 +91,9 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *, CUtensorMapDataType, uint32_t, vo
                                 const uint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 CUresult cuGetErrorString(CUresult, const char **);
+#ifdef __cplusplus
+}
+#endif
 #endif
 
 enum { AUTOSCHED_INPUT, AUTOSCHED_OUTPUT, AUTOSCHED_WORKSPACE };

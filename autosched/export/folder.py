@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -22,6 +22,7 @@ from measure.log import LogContents
 from measure.measurement import Failed
 from search_space.program import Program
 from search_space.target import Target
+from search_space.workload import Workload
 
 #: Seconds that one program may take to compile.
 TIMEOUT_S = 120.0
@@ -52,18 +53,20 @@ def export(
     folder: Path,
     *,
     only: Sequence[str] = (),
+    workloads: Iterable[Workload] = (),
     replace: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Exported:
     """Write the kernels of a log to ``folder``, which appears whole or not at all.
 
-    ``only`` names workloads by label or key. ``replace`` allows a folder that holds an export.
+    ``only`` names workloads by label or key, ``workloads`` are stated beside those that the log
+    states. ``replace`` allows a folder that holds an export.
     ``tell`` is told of each workload that is compiled. Raises NoSuchWorkload, BadFolder,
     NothingToExport and OSError.
     """
     _check_target(target)
     _check_folder(folder, replace=replace)
-    found = select(contents, target, only)
+    found = select(contents, target, only, workloads)
     refused = [one for one in found if isinstance(one, Refused)]
     chosen = [one for one in found if isinstance(one, Selected)]
     built: list[tuple[Selected, tuple[Entry, ...]]] = []
@@ -79,10 +82,10 @@ def export(
         reasons = "".join(f"\n  {r.label or r.key}: {r.reason}" for r in refused)
         raise NothingToExport(f"no workload can be exported for {target.name}{reasons}")
     called = names([one for one, _ in built])
-    workloads = [Compiled(n, one, made) for n, (one, made) in zip(called, built, strict=True)]
-    files = _files(target, workloads)
+    named = [Compiled(n, one, made) for n, (one, made) in zip(called, built, strict=True)]
+    files = _files(target, named)
     _write(folder, files)
-    return Exported(folder, tuple(workloads), tuple(refused), sum(map(len, files.values())))
+    return Exported(folder, tuple(named), tuple(refused), sum(map(len, files.values())))
 
 
 def _compiled(program: Program, target: Target, pool: BuilderPool) -> tuple[Entry, ...] | str:

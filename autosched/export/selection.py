@@ -5,7 +5,7 @@ Nothing is exported that ``autosched.load`` would not serve as tuned without pro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from autosched.runtime.catalog import Catalog, catalogue
@@ -47,16 +47,20 @@ class NoSuchWorkload(ValueError):
 
 
 def select(
-    contents: LogContents, target: Target, only: Sequence[str] = ()
+    contents: LogContents,
+    target: Target,
+    only: Sequence[str] = (),
+    workloads: Iterable[Workload] = (),
 ) -> tuple[Selected | Refused, ...]:
     """Return what of a log is exported for ``target`` and what is not, in the order of the log.
 
-    ``only`` names workloads by label or key. Raises NoSuchWorkload.
+    ``only`` names workloads by label or key. ``workloads`` are those that the log has records of
+    but, pruned or merged of parts, no run that states them. Raises NoSuchWorkload.
     """
     here = setting(target, lambda: None)
     catalog = catalogue(contents.records, contents.damage, here.place)
     texts = _named(contents, only)
-    stated = _stated(contents)
+    stated = _stated(contents) | {workload.key: workload for workload in workloads}
     found = [_select(text, catalog, here, target, stated.get(key)) for key, text in texts]
     ratios = _ratios(contents)
     return tuple(
@@ -81,7 +85,9 @@ def _select(
     if record is None:
         return refused(_why_not(text.key, catalog))
     if not isinstance(workload, Workload):
-        return refused(workload or "no run in the log says what it computes")
+        return refused(
+            workload or "no run in the log says what it computes: give its spec (--spec)"
+        )
     measured_by = record.provenance.triton.partition("+")[0]
     if measured_by != here.triton:
         return refused(

@@ -60,6 +60,11 @@ def run(
 
 def test_it_compiles_with_nvidias_header_and_without(sample: Any) -> None:
     compile_(sample.folder, "-fsyntax-only", "-DAUTOSCHED_NO_CUDA_H")
+    if shutil.which("g++"):
+        flags = ["-x", "c++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+        command = ["g++", *flags, "-DAUTOSCHED_NO_CUDA_H", "autosched.h"]
+        done = subprocess.run(command, cwd=sample.folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
     for folder in includes():
         compile_(sample.folder, "-fsyntax-only", "-isystem", folder)
 

@@ -63,7 +63,9 @@ def test_only_what_was_verified_is_exported(changes: Any, why: str, write: Any) 
 def test_a_workload_that_no_run_states_is_refused(write: Any) -> None:
     trial = trial_record(TASK, "r")
     lone = select(read(write(run_record(OTHER, "o"), trial)), H200)
-    assert reason(lone) == "no run in the log says what it computes"
+    assert reason(lone) == "no run in the log says what it computes: give its spec (--spec)"
+    [stated] = select(read(write(trial)), H200, workloads=[TASK.workload])
+    assert isinstance(stated, Selected)
     start = run_record(TASK, "r").model_copy(update={"spec": {"op": "matmul", "m": "import os"}})
     assert reason(select(read(write(start)), H200)).startswith(
         "its run does not say what it computes: "
@@ -162,7 +164,7 @@ def test_the_command_says_what_it_did(sample: Any, tmp_path: Path, write: Any) -
         {
             "key": OTHER.workload.key,
             "label": OTHER.workload.label,
-            "reason": "no run in the log says what it computes",
+            "reason": "no run in the log says what it computes: give its spec (--spec)",
         }
     ]
     page = (Path(__file__).parents[2] / "docs/cli.md").read_text("utf-8")
@@ -179,9 +181,11 @@ def test_the_command_says_what_it_did(sample: Any, tmp_path: Path, write: Any) -
         f"autosched: {out} holds an export already; --replace writes it anew\n",
     )
     (out / "stale").touch()
-    replaced = export(log, "-o", out, "--replace")
+    spec = "matmul:m=64,n=32,k=32,dtype=float16"
+    replaced = export(log, "-o", out, "--replace", "--spec", spec)
     assert replaced.exit_code == 0
     assert "matmul_32x32x32_float16_nn" in replaced.stdout
+    assert "matmul_64x32x32_float16_nn" in replaced.stdout
     assert not (out / "stale").exists()
     assert [p.name for p in out.parent.iterdir()] == ["kernels"]
 
