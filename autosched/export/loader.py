@@ -220,7 +220,7 @@ class Kernels(Mapping[str, "Function"]):
 class Prepared:
     """What ``Function.prepare`` made of constant tensors; right until one of them changes."""
 
-    workload: Workload
+    function: Function
     tensors: Mapping[str, torch.Tensor]
 
 
@@ -265,9 +265,11 @@ class Function:
             self._check_all(inputs, out)
         if out is not None:
             self._check_apart(inputs, out)
-        if prepared is not None and prepared.workload.key != self.workload.key:
+        if prepared is not None and prepared.function is not self:
+            other = prepared.function
             raise WrongTensor(
-                f"{self.workload.name}: what is prepared is {prepared.workload.name}'s"
+                f"{self.workload.name} on {self.device}: what is prepared is "
+                f"{other.workload.name}'s on {other.device}"
             )
         made = {} if prepared is None else prepared.tensors
         with _current(self.device):
@@ -302,7 +304,7 @@ class Function:
             for loaded in preparing:
                 if all(loaded.kernel.grid):
                     loaded.bind(addresses).start(stream)
-        return Prepared(workload, made)
+        return Prepared(self, made)
 
     def _bound(self, addresses: tuple[int, ...], *, with_preparations: bool) -> list[cuda.Binding]:
         """Return what is to be started in order. It depends on addresses alone, so it is right

@@ -19,6 +19,8 @@ from search_space.target import Target
 
 #: A workload's name is cut at this length.
 LONGEST_NAME = 100
+#: Names that the module of functions uses itself.
+_TAKEN = ("kernels", "torch", "cache", "autosched_kernels")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def _plain(label: str) -> str:
     name = re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_")[:LONGEST_NAME].rstrip("_")
     if not name:
         return "workload"
-    clashes = not name[0].isalpha() or keyword.iskeyword(name) or name in ("kernels", "torch")
+    clashes = not name[0].isalpha() or keyword.iskeyword(name) or name in _TAKEN
     return f"workload_{name}" if clashes else name
 
 

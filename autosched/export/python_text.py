@@ -30,9 +30,15 @@ else:
     import autosched_kernels
 
 
-@cache
 def kernels(device: int | None = None) -> autosched_kernels.Kernels:
     """Return the folder's kernels, checked and loaded on a device, by default the current one."""
+    if device is None and torch.cuda.is_available():
+        device = torch.cuda.current_device()
+    return _loaded(device)
+
+
+@cache
+def _loaded(device: int | None) -> autosched_kernels.Kernels:
     return autosched_kernels.load(Path(__file__).parent, device)
 '''
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -229,6 +230,14 @@ for name, function in loaded.items():
               for b in function.workload.inputs]
     getattr(kernels, name)(*inputs)
 log = [json.loads(line) for line in fake.fake_cuda_log().splitlines()]
+sys.path.insert(0, ".")
+import shipped.kernels  # as a part of something else
+assert shipped.kernels.autosched_kernels is not autosched_kernels
+assert dir(shipped.kernels) == dir(kernels)
+try:
+    shipped.kernels.kernels()
+except shipped.kernels.autosched_kernels.WrongGpu:
+    assert not torch.cuda.is_available()
 present = [m for m in ("triton", "autosched", "measure") if m in sys.modules]
 print(json.dumps([[c["function"] for c in log if c["call"] == "launch"], present]))
 """
@@ -237,6 +246,7 @@ print(json.dumps([[c["function"] for c in log if c["call"] == "launch"], present
 def test_a_folder_needs_neither_triton_nor_this_package(
     sample: Any, fake_cuda: Any, tmp_path: Path
 ) -> None:
+    shutil.copytree(sample.folder, tmp_path / "shipped")
     done = subprocess.run(
         [sys.executable, "-c", IN_A_PROCESS_WITHOUT_TRITON, sample.folder, fake_cuda.path],
         cwd=tmp_path,
