@@ -111,7 +111,8 @@ def serve(log: Path | None, here: Setting, workload: Workload) -> Served:
     """Return what a log, read anew, serves for ``workload``."""
     exists = log is not None and log.exists()
     catalog = load_catalog(log, here.place) if log is not None and exists else Catalog({})
-    return Tuned(catalog, here, on_miss="serve", source=str(log)).lookup(workload)
+    tuned = Tuned(catalog, here, on_miss="serve", prefer="tuned", source=str(log))
+    return tuned.lookup(workload)
 
 
 def fresh_log(folder: Path, workload: Workload) -> Path:

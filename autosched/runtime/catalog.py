@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 
 from autosched.runtime.errors import NoLog
+from autosched.runtime.forms import form_of
 from measure.log import Damage, best, read
 from measure.record import AnyRecord, FinalRecord, TrialRecord
 
@@ -38,6 +40,27 @@ class Place:
     rendering_version: int
 
 
+#: Trials of a workload that are kept for its neighbours to choose from.
+MOST_TRIED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The closing comparison of a run: our time and torch's in microseconds, and torch's over
+    ours, paired, with the ends of its 95 % interval."""
+
+    ours_us: float
+    library_us: float
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def library_won(self) -> bool:
+        """Whether torch was faster by more than noise."""
+        return self.high < 1.0
+
+
 @dataclass(frozen=True)
 class Catalog:
     """The best record per workload key, and the census of everything else in the log."""
@@ -50,6 +73,20 @@ class Catalog:
     damage: tuple[Damage, ...] = ()
     #: Trials that may be served, by workload key.
     usable: Mapping[str, int] = field(default_factory=dict)
+    #: The fastest of them, the fastest first.
+    tried: Mapping[str, tuple[TrialRecord, ...]] = field(default_factory=dict)
+    #: How the best record was compared with torch at the end of its run, by workload key.
+    compared: Mapping[str, Comparison] = field(default_factory=dict)
+
+    @cached_property
+    def families(self) -> Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]]:
+        """Key and extents of every workload, by what it has in common with others: its form."""
+        found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+        for key, record in self.best.items():
+            form = form_of(record.workload.text)
+            if form is not None:
+                found.setdefault(form.text, []).append((key, form.extents))
+        return {text: tuple(held) for text, held in found.items()}
 
     def refusals(self) -> Counter[Refusal]:
         """Count refused records over all workloads."""
@@ -67,6 +104,7 @@ def load_catalog(path: Path, place: Place) -> Catalog:
 def catalogue(records: Iterable[AnyRecord], damage: tuple[Damage, ...], place: Place) -> Catalog:
     """Sort records into what may be served at ``place`` and what may not."""
     kept: list[AnyRecord] = []
+    served: dict[str, list[TrialRecord]] = {}
     refused: dict[str, Counter[Refusal]] = {}
     usable: Counter[str] = Counter()
     trials = failed = 0
@@ -83,8 +121,42 @@ def catalogue(records: Iterable[AnyRecord], damage: tuple[Damage, ...], place: P
             else:
                 kept.append(record)
                 usable[record.workload.key] += 1
+                served.setdefault(record.workload.key, []).append(record)
     winners = {key: record for (key, _), record in best(kept).items()}
-    return Catalog(winners, trials, failed, refused, damage, usable)
+    return Catalog(
+        winners,
+        trials,
+        failed,
+        refused,
+        damage,
+        usable,
+        {key: _fastest(records) for key, records in served.items()},
+        _compared(kept, winners),
+    )
+
+
+def _fastest(records: list[TrialRecord]) -> tuple[TrialRecord, ...]:
+    ranked = sorted(records, key=lambda record: (record.quarantined, record.latency_us or 0.0))
+    return tuple(ranked[:MOST_TRIED])
+
+
+def _compared(
+    kept: Iterable[AnyRecord], winners: Mapping[str, TrialRecord]
+) -> dict[str, Comparison]:
+    """Return the last comparison that each winner won and that torch took part in."""
+    found: dict[str, Comparison] = {}
+    for record in sorted(kept, key=lambda record: record.provenance.time):
+        if not isinstance(record, FinalRecord) or record.best is None or record.library is None:
+            continue
+        winner = winners.get(record.workload.key)
+        if winner is None or record.best >= len(record.entrants):
+            continue
+        entrant = record.entrants[record.best]
+        if entrant.program == winner.program and entrant.timing and entrant.ratio:
+            ratio, low, high = entrant.ratio
+            times = entrant.timing.latency_us, record.library.latency_us
+            found[record.workload.key] = Comparison(*times, ratio, low, high)
+    return found
 
 
 def refusal(record: TrialRecord, place: Place) -> Refusal | None:

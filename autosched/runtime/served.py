@@ -9,8 +9,9 @@ from search_space.program import Program
 from search_space.schedule import Schedule
 from search_space.workload import Workload
 
-#: A record of the log; a schedule that the analytic model likes; how torch computes it.
-Source = Literal["tuned", "default", "library"]
+#: A record of the log; one of a workload that differs in one extent; a schedule that the analytic
+#: model likes; how torch computes it.
+Source = Literal["tuned", "related", "default", "library"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,13 @@ class Served:
     program: Program | None = None
     latency_us: float | None = None
     proven: bool = False
+    #: Whether the library serves since it was measured faster than what the log holds.
+    measured: bool = False
+
+    @property
+    def missed(self) -> bool:
+        """Whether nothing that was tuned for this very workload decided it."""
+        return self.source != "tuned" and not self.measured
 
     @property
     def fingerprint(self) -> str | None:

@@ -1,7 +1,7 @@
 """Serve tensor computations by what a log holds. Never tunes; falls back and says why.
 
-Order of serving: the record of exactly this workload, a default that the analytic model likes,
-torch's equivalent, a typed error.
+Order of serving: the record of exactly this workload, one of a neighbour that differs in one
+extent, a default that the analytic model likes, torch's equivalent, a typed error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 
 from autosched.runtime import matmul as product
 from autosched.runtime.catalog import Catalog, load_catalog
-from autosched.runtime.choice import choices
+from autosched.runtime.choice import Prefer, choices
 from autosched.runtime.device import Setting, current_gpu, gpu_name, setting
 from autosched.runtime.engine import Engine, engine_of
 from autosched.runtime.errors import CopyWarning, Miss, MissWarning, NothingServes, WrongShape
@@ -44,9 +44,18 @@ _Key = tuple[str, torch.device]
 
 
 def load(
-    path: str | Path, *, target: Target | str | None = None, on_miss: OnMiss = "warn"
+    path: str | Path,
+    *,
+    target: Target | str | None = None,
+    on_miss: OnMiss = "warn",
+    prefer: Prefer = "best-of",
 ) -> Tuned:
     """Read a log and return what serves from it.
+
+    ``on_miss`` says what happens where nothing was tuned for a workload: it is served by what comes
+    next and nothing is said ("serve"), or that is said once ("warn"), or Miss is raised ("error").
+    ``prefer`` says whether torch serves where the run that tuned a workload measured it as faster
+    ("best-of"), or the kernel all the same ("tuned").
 
     ``target`` names hardware data; by default those of the GPU at hand (without one: h200, for
     look-ups). Records of another GPU, of another rendering version, predicted ones and ones
@@ -54,7 +63,8 @@ def load(
     where it cannot be read, KeyError on an unknown target; damaged lines are skipped.
     """
     here = setting(target, current_gpu)
-    return Tuned(load_catalog(Path(path), here.place), here, on_miss=on_miss, source=str(path))
+    catalog = load_catalog(Path(path), here.place)
+    return Tuned(catalog, here, on_miss=on_miss, prefer=prefer, source=str(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +85,19 @@ class Tuned:
     """
 
     def __init__(
-        self, catalog: Catalog, here: Setting, *, on_miss: OnMiss = "warn", source: str = ""
+        self,
+        catalog: Catalog,
+        here: Setting,
+        *,
+        on_miss: OnMiss = "warn",
+        prefer: Prefer = "best-of",
+        source: str = "",
     ) -> None:
         if on_miss not in get_args(OnMiss):
             raise ValueError(f"on_miss={on_miss!r} is not known; known: serve, warn, error")
+        if prefer not in get_args(Prefer):
+            raise ValueError(f"prefer={prefer!r} is not known; known: best-of, tuned")
+        self._prefer = prefer
         self._catalog = catalog
         self._here = here
         self._on_miss = on_miss
@@ -214,7 +233,9 @@ class Tuned:
             if key == workload.key:
                 return served
         if workload.key not in self._looked_up:
-            self._looked_up[workload.key] = next(choices(workload, self._catalog, self._here))
+            self._looked_up[workload.key] = next(
+                iter(choices(workload, self._catalog, self._here, self._prefer))
+            )
         return self._looked_up[workload.key]
 
     @property
@@ -308,7 +329,7 @@ class Tuned:
         tried: list[str] = []
         for served in self._candidates(workload, device):
             reason = "; ".join((served.reason, *tried))
-            if served.source != "tuned" and self._on_miss == "error":
+            if served.missed and self._on_miss == "error":
                 raise Miss(f"{workload.label or workload.key}: {reason}")
             engine = engine_of(served, self._here.target, device, self._packs)
             if not isinstance(engine, str):
@@ -324,12 +345,12 @@ class Tuned:
         if device.type == "cuda" and gpu_name(device) != self._here.gpu:
             reason = f"the log was loaded for {self._here.gpu}, {device} is {gpu_name(device)}"
             return [Served(workload, "library", reason)]
-        return choices(workload, self._catalog, self._here)
+        return choices(workload, self._catalog, self._here, self._prefer)
 
     def _say(self, workload: Workload, served: Served, reason: str) -> None:
         """Tell once per workload that something other than a tuned kernel serves."""
         _LOG.info("%s is served by %s: %s", workload.label, served.source, reason)
-        if served.source == "tuned" or self._on_miss != "warn":
+        if not served.missed or self._on_miss != "warn":
             return
         text = f"{workload.label or workload.key} is served by {served.source}: {reason}"
         self._warn_once((workload.key, ""), lambda: warnings.warn(text, MissWarning, 7))
