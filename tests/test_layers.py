@@ -20,7 +20,7 @@ IMPORTERS = {
         "autosched.ops",
         "autosched.models",
         "autosched.bench",
-        "autosched.export.loader",
+        "autosched.export.shipped",
     ),
     "triton": ("measure",),
     "pydantic": (

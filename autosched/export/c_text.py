@@ -61,7 +61,7 @@ def hash_of(data: bytes) -> int:
 
 
 def _text(name: str) -> str:
-    return (resources.files("autosched.export") / name).read_text("utf-8")
+    return (resources.files("autosched.export.shipped") / name).read_text("utf-8")
 
 
 def _parameters(entry: Entry) -> int:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from autosched.export import loader
 from autosched.export.c_text import example_text, header_text
 from autosched.export.manifest import Compiled, manifest, names
 from autosched.export.python_text import python_text
 from autosched.export.selection import Refused, Selected, select
+from autosched.export.shipped.autosched_manifest import DRIVER, MANIFEST
 from measure.builder import BuilderPool
 from measure.compiler import BadKernel, Entry, compile_kernel, entry_of
 from measure.log import LogContents
@@ -26,7 +26,9 @@ from search_space.workload import Workload
 
 #: Seconds that one program may take to compile.
 TIMEOUT_S = 120.0
-LOADER = "autosched_kernels.py"
+#: Where files lie that go into the folder as they are, and which of them are Python.
+SHIPPED = "autosched.export.shipped"
+LOADERS = ("autosched_kernels.py", "autosched_manifest.py")
 
 
 class BadFolder(ValueError):
@@ -108,8 +110,8 @@ def _files(target: Target, workloads: Sequence[Compiled]) -> dict[str, bytes]:
     binaries = _binaries(workloads)
     files = {name: binary for binary, name in binaries.items()}
     files |= {
-        LOADER: _source("autosched.export", "loader.py"),
-        loader.DRIVER: _source("measure", "cuda.py"),
+        **{name: _source(SHIPPED, name) for name in LOADERS},
+        DRIVER: _source("measure", "cuda.py"),
         "kernels.py": python_text(target, workloads).encode(),
         "autosched.h": header_text(target, workloads, binaries).encode(),
         "example.c": example_text().encode(),
@@ -117,7 +119,7 @@ def _files(target: Target, workloads: Sequence[Compiled]) -> dict[str, bytes]:
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     data = manifest(target, workloads, binaries, digests)
     text = json.dumps(data, indent=1, allow_nan=False)
-    return files | {loader.MANIFEST: f"{text}\n".encode()}
+    return files | {MANIFEST: f"{text}\n".encode()}
 
 
 def _binaries(workloads: Sequence[Compiled]) -> Mapping[bytes, str]:
@@ -147,7 +149,7 @@ def _check_folder(folder: Path, *, replace: bool) -> None:
     inside = list(folder.iterdir())
     if not inside:
         return
-    if not (folder / loader.MANIFEST).is_file():
+    if not (folder / MANIFEST).is_file():
         raise BadFolder(f"{folder} holds other things than an export; name a new folder")
     if not replace:
         raise BadFolder(f"{folder} holds an export already; --replace writes it anew")

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from autosched import __version__
-from autosched.export.loader import FORM, digest_of
 from autosched.export.selection import Selected
+from autosched.export.shipped.autosched_manifest import FORM, digest_of
 from measure import cuda
 from measure.compiler import Entry
 from measure.record import Success
@@ -20,7 +20,7 @@ from search_space.target import Target
 #: A workload's name is cut at this length.
 LONGEST_NAME = 100
 #: Names that the module of functions uses itself.
-_TAKEN = ("kernels", "torch", "cache", "autosched_kernels")
+_TAKEN = ("kernels", "torch", "cache", "autosched_kernels", "autosched_manifest")
 
 
 @dataclass(frozen=True)

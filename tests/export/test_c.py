@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from autosched.export import loader
 from autosched.export.c_text import hash_of
+from autosched.export.shipped import autosched_kernels as loader
+from autosched.export.shipped import autosched_manifest
 
 gcc = shutil.which("gcc")
 pytestmark = pytest.mark.skipif(gcc is None, reason="no gcc")
@@ -126,7 +127,7 @@ def test_it_refuses_another_gpu_and_a_damaged_file(
     )
     copied = Path(shutil.copytree(sample.folder, tmp_path / "kernels"))
     name = sample.names["descriptors"]
-    file = copied / loader.read(copied).workloads[0].kernels[0].file
+    file = copied / autosched_manifest.read(copied).workloads[0].kernels[0].file
     data = bytearray(file.read_bytes())
     data[1000] ^= 4
     file.write_bytes(data)

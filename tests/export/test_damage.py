@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autosched.export import loader
+from autosched.export.shipped import autosched_kernels as loader
+from autosched.export.shipped import autosched_manifest
 
 
 @pytest.fixture
@@ -28,12 +29,20 @@ def changed(path: Path, offset: int = 100) -> None:
 def sign(folder: Path, data: Any) -> None:
     """Write a manifest whose own hash is right, whatever it says."""
     if isinstance(data, dict):
-        data["sha256"] = loader.digest_of(data)
-    (folder / loader.MANIFEST).write_text(json.dumps(data))
+        data["sha256"] = autosched_manifest.digest_of(data)
+    (folder / autosched_manifest.MANIFEST).write_text(json.dumps(data))
 
 
 @pytest.mark.parametrize(
-    "pattern", ["*.cubin", "autosched_cuda.py", "autosched_kernels.py", "kernels.py", "example.c"]
+    "pattern",
+    [
+        "*.cubin",
+        "autosched_cuda.py",
+        "autosched_kernels.py",
+        "autosched_manifest.py",
+        "kernels.py",
+        "example.c",
+    ],
 )
 def test_a_changed_file_is_named(pattern: str, copied: Path, fake_cuda: Any) -> None:
     path = next(copied.glob(pattern))
@@ -47,29 +56,29 @@ def test_a_changed_file_is_named(pattern: str, copied: Path, fake_cuda: Any) -> 
 
 
 def test_a_changed_manifest_is_refused(copied: Path) -> None:
-    path = copied / loader.MANIFEST
+    path = copied / autosched_manifest.MANIFEST
     text = path.read_text()
     path.write_text(text.replace('"threads": 64', '"threads": 96'))
     with pytest.raises(loader.BadManifest) as caught:
-        loader.read(copied)
+        autosched_manifest.read(copied)
     assert str(caught.value) == (
         f"{path}: is damaged or was changed: its content is not what sha256 says"
     )
     path.write_text(text[: len(text) // 2])
     with pytest.raises(loader.BadManifest, match=r"manifest\.json: is not JSON: "):
-        loader.read(copied)
+        autosched_manifest.read(copied)
     path.write_text("[" * 100_000)
     with pytest.raises(loader.BadManifest, match="is not JSON"):
-        loader.read(copied)
+        autosched_manifest.read(copied)
     path.write_text(text.replace('"form": 1,', '"form": 1, "form": 1,'))
     with pytest.raises(loader.BadManifest, match="a name stands twice in one object"):
-        loader.read(copied)
+        autosched_manifest.read(copied)
     path.write_text(text.replace('"form": 1,', '"form": 2,'))
     with pytest.raises(loader.BadManifest, match="its form must be 1, and is 2"):
-        loader.read(copied)
+        autosched_manifest.read(copied)
     path.unlink()
     with pytest.raises(FileNotFoundError):
-        loader.read(copied)
+        autosched_manifest.read(copied)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +107,7 @@ def test_a_changed_manifest_is_refused(copied: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_named(place: str, value: Any, message: str, copied: Path) -> None:
-    data = json.loads((copied / loader.MANIFEST).read_text())
+    data = json.loads((copied / autosched_manifest.MANIFEST).read_text())
     *way, last = [int(part) if part.isdigit() else part for part in place.split(".")]
     held = data
     for part in way:
@@ -106,7 +115,7 @@ def test_what_cannot_be_is_named(place: str, value: Any, message: str, copied: P
     held[last] = value
     sign(copied, data)
     with pytest.raises(loader.BadManifest) as caught:
-        loader.read(copied)
+        autosched_manifest.read(copied)
     assert message in str(caught.value)
     assert len(str(caught.value)) < 400 + len(str(copied))
 
@@ -139,7 +148,7 @@ ODD = st.one_of(
 def test_no_manifest_makes_the_loader_fall_over(copied: Path, fake_cuda: Any, data: Any) -> None:
     """Any field is dropped or becomes odd, under a hash that is right."""
     original = (copied / "original.json").exists() or shutil.copy(
-        copied / loader.MANIFEST, copied / "original.json"
+        copied / autosched_manifest.MANIFEST, copied / "original.json"
     )
     assert original
     manifest = json.loads((copied / "original.json").read_text())
@@ -163,12 +172,12 @@ def test_no_manifest_makes_the_loader_fall_over(copied: Path, fake_cuda: Any, da
 @given(st.data())
 def test_no_flipped_byte_passes(sample: Any, copied: Path, data: Any) -> None:
     """But where it says the same: JSON has spaces that mean nothing."""
-    raw = bytearray((sample.folder / loader.MANIFEST).read_bytes())
+    raw = bytearray((sample.folder / autosched_manifest.MANIFEST).read_bytes())
     offset = data.draw(st.integers(0, len(raw) - 1))
     raw[offset] ^= data.draw(st.integers(1, 255))
-    (copied / loader.MANIFEST).write_bytes(raw)
+    (copied / autosched_manifest.MANIFEST).write_bytes(raw)
     try:
-        found = loader.read(copied)
+        found = autosched_manifest.read(copied)
     except loader.BadManifest:
         return
-    assert found == loader.read(sample.folder)
+    assert found == autosched_manifest.read(sample.folder)

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 from sample_log import PROVENANCE, WORKS, run_record, trial_record
 
 from autosched.cli.main import main
-from autosched.export import loader
 from autosched.export.manifest import names
 from autosched.export.selection import NoSuchWorkload, Refused, Selected, select
+from autosched.export.shipped import autosched_manifest
 from autosched.spec import load
 from measure.log import read
 from measure.record import Entrant, Failing, FinalRecord
@@ -110,7 +110,7 @@ def test_names_are_words_and_no_two_are_alike(write: Any) -> None:
 
 
 def test_the_manifest_says_what_was_measured(sample: Any) -> None:
-    held = loader.read(sample.folder)
+    held = autosched_manifest.read(sample.folder)
     assert (held.target, held.arch, held.gpus) == ("h200", 90, ("NVIDIA H200",))
     assert len(held.workloads) == len(WORKS)
     for workload in held.workloads:
@@ -119,7 +119,7 @@ def test_the_manifest_says_what_was_measured(sample: Any) -> None:
         assert (evidence["seeds"], evidence["time"]) == ([0, 1], "2026-01-01T00:00:00Z")
         assert evidence["versions"]["triton"] == "3.6.0"
     on_disk = {path.name for path in sample.folder.iterdir()}
-    assert on_disk == {*held.files, loader.MANIFEST}
+    assert on_disk == {*held.files, autosched_manifest.MANIFEST}
 
 
 def test_the_ratio_is_that_of_the_closing_comparison(write: Any) -> None:

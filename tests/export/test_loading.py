@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from autosched.export import loader
 from autosched.export.manifest import Compiled
+from autosched.export.shipped import autosched_kernels as loader
+from autosched.export.shipped import autosched_manifest
 from measure import cuda
 from search_space.program import Buffer, DescriptorArgument
 
@@ -44,7 +45,7 @@ def allocated(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
     return made
 
 
-def tensor(buffer: Buffer | loader.Buffer) -> torch.Tensor:
+def tensor(buffer: Buffer | autosched_manifest.Buffer) -> torch.Tensor:
     return torch.zeros(buffer.shape, dtype=loader.DTYPES[buffer.dtype])
 
 

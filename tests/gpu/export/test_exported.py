@@ -14,7 +14,8 @@ import torch
 from click.testing import CliRunner
 
 from autosched.cli.main import main
-from autosched.export import loader
+from autosched.export.shipped import autosched_kernels as loader
+from autosched.export.shipped import autosched_manifest
 
 pytestmark = [
     pytest.mark.gpu,
@@ -105,7 +106,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert done.exit_code == 0, done.stderr
     done = CliRunner().invoke(main, ["export", str(log), "-o", str(place / "kernels")])
     assert done.exit_code == 0, done.stderr
-    assert len(loader.read(place / "kernels").workloads) == len(SPECS), done.stderr
+    assert len(autosched_manifest.read(place / "kernels").workloads) == len(SPECS), done.stderr
     return place / "kernels"
 
 
@@ -144,7 +145,7 @@ def test_the_example_in_c_adds_up(folder: Path, tmp_path: Path) -> None:
     if "cannot find -l:libcuda.so.1" in done.stderr:
         pytest.skip("the linker does not find libcuda.so.1")
     assert done.returncode == 0, done.stderr
-    for workload in loader.read(folder).workloads:
+    for workload in autosched_manifest.read(folder).workloads:
         ran = subprocess.run(
             [example, folder, workload.name], capture_output=True, text=True, check=False
         )
