@@ -52,7 +52,15 @@ def run(code: str, names: tuple[str, ...], *arguments: str) -> None:
 
 
 def test_the_public_names_are_these() -> None:
-    assert autosched.__all__ == ["Tuned", "__version__", "accelerate", "load", "ops", "te"]
+    assert autosched.__all__ == [
+        "Tuned",
+        "__version__",
+        "accelerate",
+        "explain",
+        "load",
+        "ops",
+        "te",
+    ]
     assert set(autosched.__all__) <= set(dir(autosched))
     for name in autosched.__all__:
         assert getattr(autosched, name) is not None

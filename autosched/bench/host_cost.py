@@ -22,7 +22,8 @@ import click
 import torch
 
 from autosched.bench.device import machine, name_of_device, versions
-from autosched.runtime.tuned import Tuned, load
+from autosched.runtime.loading import load
+from autosched.runtime.tuned import Tuned
 from autosched.te.operators import matmul
 from measure.compiler import function
 from measure.launch import Launcher, tritons_argument

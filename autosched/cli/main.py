@@ -29,6 +29,7 @@ COMMANDS = (
     "record",
     "landscapes",
     "experiment",
+    "explain",
     "extract",
     "prior",
     "schema",

@@ -14,8 +14,9 @@ from pathlib import Path
 import torch
 
 from autosched.ops.described import Described
+from autosched.runtime.loading import load
 from autosched.runtime.served import Served
-from autosched.runtime.tuned import Tuned, load
+from autosched.runtime.tuned import Tuned
 
 #: The handle that stands for no log, and for the one that ``use`` named where there is one.
 DEFAULT = 0

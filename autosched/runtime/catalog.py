@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from autosched.runtime.errors import NoLog
 from autosched.runtime.forms import form_of
 from measure.log import Damage, best, read
-from measure.record import AnyRecord, FinalRecord, TrialRecord
+from measure.record import AnyRecord, FinalRecord, RunRecord, TrialRecord
 
 
 class Refusal(StrEnum):
@@ -77,6 +78,8 @@ class Catalog:
     tried: Mapping[str, tuple[TrialRecord, ...]] = field(default_factory=dict)
     #: How the best record was compared with torch at the end of its run, by workload key.
     compared: Mapping[str, Comparison] = field(default_factory=dict)
+    #: What runs were asked to tune, as plain data, by the key that they went by.
+    specs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @cached_property
     def families(self) -> Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]]:
@@ -107,9 +110,12 @@ def catalogue(records: Iterable[AnyRecord], damage: tuple[Damage, ...], place: P
     served: dict[str, list[TrialRecord]] = {}
     refused: dict[str, Counter[Refusal]] = {}
     usable: Counter[str] = Counter()
+    specs: dict[str, Mapping[str, Any]] = {}
     trials = failed = 0
     for record in records:
-        if isinstance(record, FinalRecord):
+        if isinstance(record, RunRecord) and record.workload is not None:
+            specs[record.workload.key] = record.spec
+        elif isinstance(record, FinalRecord):
             if not record.predicted and record.gpu in place.gpus:
                 kept.append(record)
         elif isinstance(record, TrialRecord):
@@ -132,6 +138,7 @@ def catalogue(records: Iterable[AnyRecord], damage: tuple[Damage, ...], place: P
         usable,
         {key: _fastest(records) for key, records in served.items()},
         _compared(kept, winners),
+        specs,
     )
 
 

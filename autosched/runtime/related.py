@@ -27,6 +27,8 @@ from search_space.workload import Workload
 
 #: How far an extent may be from the one that was measured, as a factor.
 REACH = 2.0
+#: The least slowdown of what was not chosen: less is noise.
+NEXT_TO_BEST = 1.01
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Neighbour:
     key: str
     extent: int
     here: int
+    best: TrialRecord
     tried: tuple[TrialRecord, ...]
 
     @property
@@ -68,10 +71,10 @@ def suggestions(
         known = {sketch.name: sketch for sketch in sketches(workload, target)}
     except NoSketch:
         return
-    slowdowns = [_slowdowns(neighbour.tried) for neighbour in near]
+    slowdowns = [_slowdowns(neighbour) for neighbour in near]
     candidates: dict[str, tuple[Sketch, Mapping[str, int]]] = {}
     for neighbour in near:
-        for record in neighbour.tried:
+        for record in (neighbour.best, *neighbour.tried):
             made = _point(record, known, target)
             if made is not None:
                 candidates.setdefault(_name(record), made)
@@ -112,7 +115,7 @@ def neighbours(workload: Workload, catalog: Catalog) -> tuple[Neighbour, ...]:
         if len(axes) != 1 or axes[0] >= last:
             continue
         extent, here = there[axes[0]], extents[axes[0]]
-        made = Neighbour(key, extent, here, catalog.tried.get(key, ()))
+        made = Neighbour(key, extent, here, catalog.best[key], catalog.tried.get(key, ()))
         above = made.extent > made.here
         if made.distance > math.log2(REACH) or not made.tried:
             continue
@@ -121,11 +124,15 @@ def neighbours(workload: Workload, catalog: Catalog) -> tuple[Neighbour, ...]:
     return tuple(sorted(found.values(), key=lambda neighbour: neighbour.distance))
 
 
-def _slowdowns(tried: Sequence[TrialRecord]) -> dict[str, float]:
-    """Return by schedule how much slower it was than the best of a neighbour."""
-    times = [(record, record.latency_us) for record in tried]
-    best = min(us for _, us in times if us)
-    return {_name(record): us / best for record, us in times if us}
+def _slowdowns(neighbour: Neighbour) -> dict[str, float]:
+    """Return by schedule how much slower it was than the best of a neighbour.
+
+    What the closing comparison chose there is the best, whatever a search's single timing said.
+    """
+    times = {_name(record): record.latency_us for record in neighbour.tried if record.latency_us}
+    best = min(times.values())
+    slowdowns = {name: max(us / best, NEXT_TO_BEST) for name, us in times.items()}
+    return slowdowns | {_name(neighbour.best): 1.0}
 
 
 def _name(record: TrialRecord) -> str:

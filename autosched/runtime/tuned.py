@@ -7,21 +7,23 @@ extent, a default that the analytic model likes, torch's equivalent, a typed err
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, get_args
 
 import torch
 
 from autosched.runtime import matmul as product
-from autosched.runtime.catalog import Catalog, load_catalog
+from autosched.runtime.catalog import Catalog
 from autosched.runtime.choice import Prefer, choices
-from autosched.runtime.device import Setting, current_gpu, gpu_name, setting
+from autosched.runtime.device import Setting, gpu_name
 from autosched.runtime.engine import Engine, engine_of
 from autosched.runtime.errors import CopyWarning, Miss, MissWarning, NothingServes, WrongShape
+from autosched.runtime.explain import Explanation, explanation
 from autosched.runtime.layout import Relatives
 from autosched.runtime.packs import Packs
 from autosched.runtime.plan import MOST_PLANS, Plan, Prepared, holds, kind
@@ -33,38 +35,18 @@ from autosched.runtime.tensor import (
     check_gradient,
     check_output,
 )
+from autosched.runtime.warm import Warmed, stated
+from measure.builder import BuilderPool
+from measure.compiler import interpreting
 from measure.launch import indexed
-from search_space.target import Target
 from search_space.workload import Tensor, Workload
 
 #: What to do where nothing tuned serves a workload: nothing, warn once, or raise Miss.
 OnMiss = Literal["serve", "warn", "error"]
+#: Programs from which on building them in processes of their own saves time.
+BUILT_AHEAD = 3
 _LOG = logging.getLogger("autosched.runtime")
 _Key = tuple[str, torch.device]
-
-
-def load(
-    path: str | Path,
-    *,
-    target: Target | str | None = None,
-    on_miss: OnMiss = "warn",
-    prefer: Prefer = "best-of",
-) -> Tuned:
-    """Read a log and return what serves from it.
-
-    ``on_miss`` says what happens where nothing was tuned for a workload: it is served by what comes
-    next and nothing is said ("serve"), or that is said once ("warn"), or Miss is raised ("error").
-    ``prefer`` says whether torch serves where the run that tuned a workload measured it as faster
-    ("best-of"), or the kernel all the same ("tuned").
-
-    ``target`` names hardware data; by default those of the GPU at hand (without one: h200, for
-    look-ups). Records of another GPU, of another rendering version, predicted ones and ones
-    without evidence are counted and never served. Raises NoLog where there is no file, OSError
-    where it cannot be read, KeyError on an unknown target; damaged lines are skipped.
-    """
-    here = setting(target, current_gpu)
-    catalog = load_catalog(Path(path), here.place)
-    return Tuned(catalog, here, on_miss=on_miss, prefer=prefer, source=str(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +220,53 @@ class Tuned:
             )
         return self._looked_up[workload.key]
 
+    def explain(self, workload: Workload) -> Explanation:
+        """Return what serves ``workload`` and why, and what would come next. Compiles nothing."""
+        ready = next(
+            (s for (key, _), (s, _) in list(self._ready.items()) if key == workload.key), None
+        )
+        ways = choices(workload, self._catalog, self._here, self._prefer)
+        return explanation(workload, ways, ready)
+
+    def workloads(self) -> tuple[Workload, ...]:
+        """Return the workloads that the log may serve here, as far as its runs state them."""
+        specs = {k: s for k, s in self._catalog.specs.items() if k in self._catalog.best}
+        return tuple(w for w in stated(specs).values() if isinstance(w, Workload))
+
+    def warm(
+        self, workloads: Sequence[Workload] | None = None, *, jobs: int | None = None
+    ) -> tuple[Warmed, ...]:
+        """Compile and load what serves these workloads, all that the log states by default.
+
+        Kernels are built by ``jobs`` processes (as many as there are cores), into Triton's cache
+        on disk, which later processes find again; then each is loaded, so that no first call
+        waits. Returns what was done, a line each. Raises WrongDevice without a GPU.
+        """
+        device = check_device({"device": torch.empty(0, device=_serving_device())})
+        wanted = self.workloads() if workloads is None else tuple(workloads)
+        self._build_ahead(wanted, jobs or len(os.sched_getaffinity(0)))
+        return tuple(self._warmed(workload, device) for workload in wanted)
+
+    def _build_ahead(self, workloads: Sequence[Workload], jobs: int) -> None:
+        """Fill the cache in parallel; what fails to build is found out when it is loaded."""
+        programs = [served.program for served in map(self.lookup, workloads) if served.program]
+        target = self._here.target
+        if target is None or len(programs) < BUILT_AHEAD or interpreting():
+            return
+        with BuilderPool(min(jobs, len(programs))) as pool:
+            for future in [pool.submit(program, target.triton_target) for program in programs]:
+                future.result()
+
+    def _warmed(self, workload: Workload, device: torch.device) -> Warmed:
+        begun = time.perf_counter()
+        label = workload.label or workload.key
+        try:
+            self._engine(workload, device)
+        except (Miss, NothingServes) as error:
+            return Warmed(label, "", str(error), time.perf_counter() - begun)
+        served = self.lookup(workload)
+        return Warmed(label, served.source, served.reason, time.perf_counter() - begun)
+
     @property
     def packed_bytes(self) -> int:
         """The device memory that copies of constant tensors hold."""
@@ -378,6 +407,10 @@ class Tuned:
                 return
             self._warned.add(about)
         warn()
+
+
+def _serving_device() -> torch.device:
+    return torch.device("cpu") if interpreting() else torch.device("cuda")
 
 
 def _count(number: int, noun: str) -> str:
