@@ -161,6 +161,24 @@ def load(place: str) -> Callable[[], Any]:
     The function takes nothing. It runs the model itself; or it returns the model and its inputs,
     ``(model, *inputs)``, and is called once. Raises NotRunnable.
     """
+    function, made = _made(place)
+    if isinstance(made, tuple) and made and callable(made[0]):
+        model, *inputs = made
+        return lambda: model(*inputs)
+    run: Callable[[], Any] = function
+    return run
+
+
+def model_of(place: str) -> tuple[torch.nn.Module, tuple[Any, ...]]:
+    """Return the model and the inputs that ``FILE.py:FUNCTION`` returns. Raises NotRunnable."""
+    _, made = _made(place)
+    if not isinstance(made, tuple) or not made or not isinstance(made[0], torch.nn.Module):
+        raise NotRunnable(f"{place}: it returns no model and its inputs, (model, *inputs)")
+    return made[0], made[1:]
+
+
+def _made(place: str) -> tuple[Callable[[], Any], Any]:
+    """Return a file's function and what it returns; a model among that is set to evaluate."""
     file, _, name = place.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
         raise NotRunnable(f"{place}: name a function of a file, as in model.py:function")
@@ -174,13 +192,9 @@ def load(place: str) -> Callable[[], Any]:
         made = function()
     except Exception as error:
         raise NotRunnable(f"{place}: it raised {type(error).__name__}: {error}") from error
-    if isinstance(made, tuple) and made and callable(made[0]):
-        model, *inputs = made
-        if isinstance(model, torch.nn.Module):
-            model.eval()
-        return lambda: model(*inputs)
-    run: Callable[[], Any] = function
-    return run
+    if isinstance(made, tuple) and made and isinstance(made[0], torch.nn.Module):
+        made[0].eval()
+    return function, made
 
 
 def _module(path: Path) -> ModuleType:
