@@ -227,7 +227,7 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        lambda c: c.structure.registers & ~(c.wgmma > 0),
+        lambda c: c.structure.registers & (c.wgmma == 0),
         lambda c: (
             f"an operand passes through registers for wgmma alone: {c.rows} rows and "
             f"{c.warps} warps make none"

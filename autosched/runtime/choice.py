@@ -5,15 +5,15 @@ Kernel text always comes from replaying a schedule, never from the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from autosched.codegen.render import render
 from autosched.runtime.catalog import Catalog, Comparison
-from autosched.runtime.default import default_schedules
+from autosched.runtime.default import Default, default_schedules
 from autosched.runtime.device import Setting
-from autosched.runtime.related import neighbours, suggestions
-from autosched.runtime.served import Served
+from autosched.runtime.related import Advice, advice
+from autosched.runtime.served import Served, Source
 from measure.record import TrialRecord
 from search_space.apply import IllegalStep
 from search_space.schedule import BadSchedule, Schedule
@@ -23,6 +23,8 @@ from search_space.workload import Workload
 #: Defaults that are tried before torch, and schedules of neighbours before those.
 MOST_DEFAULTS = 3
 MOST_RELATED = 2
+#: Suggestions that are looked at for those: some may not render.
+MOST_ADVISED = 8
 #: Whether torch serves where it was measured faster.
 Prefer = Literal["best-of", "tuned"]
 
@@ -55,8 +57,11 @@ def choices(
             why = "its record did not compile or run here"
         except Unusable as error:
             why = f"its record is not usable: {error}"
-    yield from _related(workload, catalog, target, why, prefer)
-    yield from _defaults(workload, target, why)
+    defaults = default_schedules(workload, target)
+    advised = advice(workload, catalog, target, defaults)
+    if advised is not None:
+        yield from _advised(workload, advised, target, why, prefer)
+    yield from _defaults(workload, defaults, target, why)
     yield Served(workload, "library", f"{why}; no default schedule works")
 
 
@@ -87,19 +92,19 @@ def _torch_won(compared: Comparison) -> str:
     )
 
 
-def _related(
-    workload: Workload, catalog: Catalog, target: Target, why: str, prefer: Prefer
+def _advised(
+    workload: Workload, advised: Advice, target: Target, why: str, prefer: Prefer
 ) -> Iterator[Served]:
-    """Yield what its neighbours in the log suggest, unless torch was faster for all of them."""
-    near = neighbours(workload, catalog)
-    known = [c for n in near if (c := catalog.compared.get(n.key)) is not None]
-    if prefer == "best-of" and known and all(compared.library_won for compared in known):
-        there = " and ".join(str(neighbour.extent) for neighbour in near)
-        reason = f"{why}; where {near[0].here} is {there}, torch was measured faster"
+    """Yield what its neighbours in the log suggest, or torch where it should be faster."""
+    if prefer == "best-of" and advised.library_wins:
+        best_us = advised.suggestions[0].estimate_us
+        reason = (
+            f"{why}; by what was measured {advised.where}, torch should take "
+            f"{advised.library_us:.4g} us and the best schedule {best_us:.4g} us"
+        )
         yield Served(workload, "library", reason)
-        return
     seen: set[str] = set()
-    for suggestion in suggestions(workload, near, target):
+    for suggestion in advised.suggestions[:MOST_ADVISED]:
         if len(seen) == MOST_RELATED:
             return
         try:
@@ -108,8 +113,14 @@ def _related(
             continue
         if program.fingerprint not in seen:
             seen.add(program.fingerprint)
-            reason = f"{why}; {suggestion.reason}, serves"
-            yield Served(workload, "related", reason, suggestion.schedule, program)
+            by = f"{suggestion.schedule.sketch}, as measured {advised.where}, serves"
+            if not suggestion.measured:
+                by = f"a default by {suggestion.schedule.sketch} serves"
+            source: Source = "related" if suggestion.measured else "default"
+            estimate_us = suggestion.estimate_us
+            yield Served(
+                workload, source, f"{why}; {by}", suggestion.schedule, program, estimate_us
+            )
 
 
 def why_not_logged(workload: Workload, catalog: Catalog) -> str:
@@ -121,9 +132,11 @@ def why_not_logged(workload: Workload, catalog: Catalog) -> str:
     return f"the log has no usable record of this workload: {', '.join(parts)}"
 
 
-def _defaults(workload: Workload, target: Target, why: str) -> Iterator[Served]:
+def _defaults(
+    workload: Workload, defaults: Sequence[Default], target: Target, why: str
+) -> Iterator[Served]:
     seen: set[str] = set()
-    for default in default_schedules(workload, target):
+    for default in defaults:
         try:
             program = render(workload, default.schedule, target)
         except IllegalStep:

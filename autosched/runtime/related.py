@@ -1,9 +1,9 @@
 """Schedules for a workload that was not measured, from what was measured of its neighbours.
 
-A **neighbour** computes the same over one other extent of one axis: rows of a product, the batch,
-images. Its extent is within a factor of ``REACH``, on either side. Which of its schedules is to
-serve here is decided by what the log knows: of each schedule that the nearest neighbours tried, how
-much slower it was there than the best. Knows no tensors and no device.
+A **neighbour** computes the same over another extent of one axis: rows of a product, the batch,
+images. The nearest below and the nearest above are asked, within a factor of ``REACH``. What a
+schedule would take here is the analytic model's time times how wrong the model was about it there;
+what torch would take follows from what it took there. Knows no tensors and no device.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
-from autosched.runtime.catalog import Catalog
+from autosched.runtime.catalog import Catalog, Comparison
+from autosched.runtime.default import Default
 from autosched.runtime.forms import form_of
+from autosched.runtime.warm import stated
 from cost_model.analytic_model import predict_us
 from measure.record import TrialRecord
 from search_space.limits import violation
@@ -26,20 +29,21 @@ from search_space.target import Target
 from search_space.workload import Workload
 
 #: How far an extent may be from the one that was measured, as a factor.
-REACH = 2.0
-#: The least slowdown of what was not chosen: less is noise.
-NEXT_TO_BEST = 1.01
+REACH = 4.0
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A logged workload that differs in one extent: here ``here``, there ``extent``."""
+    """A logged workload that differs in one extent: here ``here``, there ``extent``.
 
-    key: str
+    ``tried`` are its fastest trials, the one that its closing comparison chose at the front.
+    """
+
+    workload: Workload
     extent: int
     here: int
-    best: TrialRecord
     tried: tuple[TrialRecord, ...]
+    compared: Comparison | None
 
     @property
     def distance(self) -> float:
@@ -49,90 +53,141 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A schedule for the workload at hand, and where it comes from, as part of a sentence."""
+    """A schedule for the workload at hand, what it should take, and whether it was measured of a
+    neighbour; else the analytic model came up with it."""
 
     schedule: Schedule
-    reason: str
+    estimate_us: float
+    measured: bool
 
 
-def suggestions(
-    workload: Workload, near: Sequence[Neighbour], target: Target
-) -> Iterator[Suggestion]:
-    """Yield legal schedules for ``workload`` from its neighbours in a log, the likeliest first.
+@dataclass(frozen=True)
+class Advice:
+    """What the neighbours of a workload say: schedules, the fastest by estimate first, and what
+    torch should take, where they were compared with it."""
 
-    A schedule's score is the mean over the neighbours, the nearer the heavier (by one over one
-    plus the distance in doublings), of the logarithm of its slowdown: its time over the best of
-    that neighbour; where a neighbour did not try it, the analytic model's time here over the
-    best candidate's.
+    near: tuple[Neighbour, ...]
+    suggestions: tuple[Suggestion, ...]
+    library_us: float | None
+
+    @property
+    def where(self) -> str:
+        """Say where was measured what follows here, as part of a sentence."""
+        there = " and ".join(str(neighbour.extent) for neighbour in self.near)
+        return f"where {self.near[0].here} is {there}"
+
+    @property
+    def library_wins(self) -> bool:
+        """Whether torch should be faster than the best suggestion."""
+        best = self.suggestions[0].estimate_us if self.suggestions else math.inf
+        return self.library_us is not None and self.library_us < best
+
+
+def advice(
+    workload: Workload, catalog: Catalog, target: Target, defaults: Sequence[Default]
+) -> Advice | None:
+    """Return what the neighbours of ``workload`` in a log say, None where it has none.
+
+    A neighbour's schedule counts where it is legal here. Its estimate is the model's time here
+    times measured over predicted there; of one that both tried, the mean of these ratios (of
+    logarithms, the nearer the heavier, by one over one plus the distance in doublings).
+    ``defaults``, which nobody measured, are taken for as wrong as the model was in the median.
     """
+    near = neighbours(workload, catalog)
     if not near:
-        return
+        return None
     try:
         known = {sketch.name: sketch for sketch in sketches(workload, target)}
     except NoSketch:
-        return
-    slowdowns = [_slowdowns(neighbour) for neighbour in near]
-    candidates: dict[str, tuple[Sketch, Mapping[str, int]]] = {}
+        return None
+    found: dict[str, list[tuple[float, float]]] = {}
+    points: dict[str, tuple[Sketch, Mapping[str, int]]] = {}
     for neighbour in near:
-        for record in (neighbour.best, *neighbour.tried):
-            made = _point(record, known, target)
-            if made is not None:
-                candidates.setdefault(_name(record), made)
-    if not candidates:
-        return
-    predicted = {name: _predicted_us(*made, target) for name, made in candidates.items()}
-    least = min(predicted.values())
-    weights = [1 / (1 + neighbour.distance) for neighbour in near]
-
-    def score(name: str) -> float:
-        opinion = predicted[name] / least
-        logs = [math.log(slow.get(name, opinion)) for slow in slowdowns]
-        return sum(w * x for w, x in zip(weights, logs, strict=True)) / sum(weights)
-
-    there = " and ".join(str(neighbour.extent) for neighbour in near)
-    for name in sorted(candidates, key=lambda name: (score(name), predicted[name], name)):
-        sketch, choices = candidates[name]
-        yield Suggestion(
-            fill(sketch, choices),
-            f"measured where {near[0].here} is {there}, by {sketch.name}",
-        )
+        for record, wrong in _wrong(neighbour, target):
+            point = _point(record, known, target)
+            if point is not None:
+                points.setdefault(_name(record), point)
+                weight = 1 / (1 + neighbour.distance)
+                found.setdefault(_name(record), []).append((math.log(wrong), weight))
+    if not found:
+        return None
+    made = [
+        Suggestion(fill(*points[name]), _predicted_us(*points[name], target) * _mean(logs), True)
+        for name, logs in found.items()
+    ]
+    usual = median(_mean(logs) for logs in found.values())
+    made += [Suggestion(d.schedule, d.predicted_us * usual, False) for d in defaults]
+    made.sort(key=lambda suggestion: suggestion.estimate_us)
+    return Advice(near, tuple(made), _library_us(near, made[0]))
 
 
 def neighbours(workload: Workload, catalog: Catalog) -> tuple[Neighbour, ...]:
     """Return the nearest neighbour below and the nearest above, as far as there are any.
 
-    Only workloads whose tensors lie without gaps have neighbours; the last axis of the output is
-    not one that may differ.
+    Only workloads whose tensors lie without gaps, and that their runs state, have neighbours; the
+    last axis of the output is not one that may differ.
     """
     own = form_of(workload.canonical)
     if own is None:
         return ()
-    extents = own.extents
     last = len(workload.output.shape) - 1
-    found: dict[bool, Neighbour] = {}
+    nearest: dict[bool, tuple[float, str, int, int]] = {}
     for key, there in catalog.families.get(own.text, ()):
-        axes = [n for n, (a, b) in enumerate(zip(extents, there, strict=True)) if a != b]
-        if len(axes) != 1 or axes[0] >= last:
+        axes = [n for n, (a, b) in enumerate(zip(own.extents, there, strict=True)) if a != b]
+        if len(axes) != 1 or axes[0] >= last or key not in catalog.specs:
             continue
-        extent, here = there[axes[0]], extents[axes[0]]
-        made = Neighbour(key, extent, here, catalog.best[key], catalog.tried.get(key, ()))
-        above = made.extent > made.here
-        if made.distance > math.log2(REACH) or not made.tried:
-            continue
-        if above not in found or made.distance < found[above].distance:
-            found[above] = made
-    return tuple(sorted(found.values(), key=lambda neighbour: neighbour.distance))
+        here, extent = own.extents[axes[0]], there[axes[0]]
+        distance = abs(math.log2(extent / here))
+        held = nearest.get(extent > here)
+        if distance <= math.log2(REACH) and (held is None or distance < held[0]):
+            nearest[extent > here] = (distance, key, extent, here)
+    found = []
+    for _, key, extent, here in sorted(nearest.values()):
+        made = stated({key: catalog.specs[key]})[key]
+        if isinstance(made, Workload):
+            best = catalog.best[key]
+            tried = (best, *(r for r in catalog.tried.get(key, ()) if r is not best))
+            found.append(Neighbour(made, extent, here, tried, catalog.compared.get(key)))
+    return tuple(found)
 
 
-def _slowdowns(neighbour: Neighbour) -> dict[str, float]:
-    """Return by schedule how much slower it was than the best of a neighbour.
+def _wrong(neighbour: Neighbour, target: Target) -> Iterator[tuple[TrialRecord, float]]:
+    """Yield what a neighbour tried, with measured over predicted time there."""
+    try:
+        known = {sketch.name: sketch for sketch in sketches(neighbour.workload, target)}
+    except NoSketch:
+        return
+    chosen, *others = neighbour.tried
+    compared = neighbour.compared
+    settled_us = compared.ours_us if compared else chosen.latency_us
+    times = [(chosen, settled_us), *((record, record.latency_us) for record in others)]
+    for record, measured_us in times:
+        point = _point(record, known, target)
+        if point is not None and measured_us:
+            # What lost the closing comparison is no faster, whatever a single timing said.
+            least = measured_us if record is chosen else max(measured_us, settled_us or 0.0)
+            yield record, least / _predicted_us(*point, target)
 
-    What the closing comparison chose there is the best, whatever a search's single timing said.
-    """
-    times = {_name(record): record.latency_us for record in neighbour.tried if record.latency_us}
-    best = min(times.values())
-    slowdowns = {name: max(us / best, NEXT_TO_BEST) for name, us in times.items()}
-    return slowdowns | {_name(neighbour.best): 1.0}
+
+def _library_us(near: Sequence[Neighbour], best: Suggestion) -> float | None:
+    """Estimate torch's time: between two neighbours that were compared with it by the extent, in
+    logarithms; beside one, by how the best suggestion's time should change."""
+    known = [(n, n.compared) for n in near if n.compared is not None]
+    if not known:
+        return None
+    if len(known) == 2:
+        (one, a), (other, b) = known
+        span = math.log(other.extent / one.extent)
+        share = math.log(one.here / one.extent) / span
+        return math.exp((1 - share) * math.log(a.library_us) + share * math.log(b.library_us))
+    [(one, compared)] = known
+    return compared.library_us * best.estimate_us / compared.ours_us
+
+
+def _mean(logs: Sequence[tuple[float, float]]) -> float:
+    """Return the weighted geometric mean, of pairs of a logarithm and a weight."""
+    weights = sum(weight for _, weight in logs)
+    return math.exp(sum(value * weight for value, weight in logs) / weights)
 
 
 def _name(record: TrialRecord) -> str:
