@@ -9,6 +9,7 @@ single node.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -45,7 +46,7 @@ def matmul(
     ``log`` is a handle of ``register``, by default the log of ``use``. Raises what torch raises.
     """
     a, b, bias = _autocast(a, b, bias)
-    return _activated(torch.ops.autosched.matmul.default, _matmul, (a, b, bias), activation, (log,))
+    return _activated(_MATMUL, _matmul, (a, b, bias), activation, (log,))
 
 
 def linear(
@@ -62,7 +63,7 @@ def linear(
     """
     x, weight, bias = _autocast(x, weight, bias)
     tensors = (x, weight, bias)
-    return _activated(torch.ops.autosched.linear.default, _linear, tensors, activation, (log,))
+    return _activated(_LINEAR, _linear, tensors, activation, (log,))
 
 
 def conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *args: Any, **how: Any) -> Tensor:
@@ -104,28 +105,31 @@ def _conv(
             rank, x[None], weight, bias, stride, padding, dilation, groups, activation, log=log
         )
         return made[0]
+    stride = stride if isinstance(stride, tuple) else _each(stride, rank)
+    dilation = dilation if isinstance(dilation, tuple) else _each(dilation, rank)
+    name, pads = "", padding
     if isinstance(padding, str):
-        name, pads = padding, [0] * rank
-    else:
-        name, pads = "", _each(padding, rank)
-    how = (_each(stride, rank), pads, name, _each(dilation, rank), groups, log)
+        name, pads = padding, (0,) * rank
+    elif not isinstance(padding, tuple):
+        pads = _each(padding, rank)
+    how = (stride, pads, name, dilation, groups, log)
     tensors = (x, weight, bias)
-    return _activated(torch.ops.autosched.conv.default, _convolution, tensors, activation, how)
+    return _activated(_CONV, _convolution, tensors, activation, how)
 
 
-def _each(value: int | Sequence[int], rank: int) -> list[int]:
-    return [value] * rank if isinstance(value, int) else [int(n) for n in value]
+def _each(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
+    return (value,) * rank if isinstance(value, int) else tuple(int(n) for n in value)
 
 
-def _autocast(*tensors: Tensor | None) -> Any:
+def _autocast(first: Tensor, second: Tensor, third: Tensor | None) -> Any:
     """Cast as torch's own products are under ``torch.autocast``."""
-    device = next(t.device.type for t in tensors if t is not None)
+    device = "cuda" if first.is_cuda else first.device.type
     if not torch.is_autocast_enabled(device):
-        return tensors
+        return first, second, third
     dtype = torch.get_autocast_dtype(device)
     return tuple(
         t.to(dtype) if t is not None and t.is_floating_point() and t.dtype != torch.float64 else t
-        for t in tensors
+        for t in (first, second, third)
     )
 
 
@@ -182,10 +186,10 @@ def _served(handle: int, x: Tensor) -> Serving | None:
 def _matmul(a: Tensor, b: Tensor, bias: Tensor | None, activation: str | None, log: int) -> Tensor:
     held = _served(log, a)
     if held is not None:
-        key = ("matmul", kind(a), kind(b), kind(bias), activation, _settings())
-        choice = held.decide(key, lambda: described.product(a, b, bias, activation))
+        key = ("matmul", kind(a), kind(b), kind(bias), activation, _settings(a.dtype))
+        choice = held.decide(key, described.product, a, b, bias, activation)
         if choice.by_kernel:
-            return held.run(choice, a, b, *(() if bias is None else (bias,)))
+            return held.run(choice, a, b) if bias is None else held.run(choice, a, b, bias)
     made = torch.matmul(a, b)
     made = made if bias is None else made + bias
     return made if activation is None else _ACTIVATIONS[activation](made)
@@ -196,15 +200,31 @@ def _linear(
 ) -> Tensor:
     held = _served(log, x)
     if held is not None and weight.dim() == 2 and x.dim() > 1 and x.is_contiguous():
-        rows = x if x.dim() == 2 else x.view(-1, x.shape[-1])
-        key = ("linear", kind(rows), kind(weight), kind(bias), activation, _settings())
-        columns = weight.t()
-        choice = held.decide(key, lambda: described.product(rows, columns, bias, activation))
+        key = ("linear", kind(x), kind(weight), kind(bias), activation, _settings(x.dtype))
+        choice = held.decide(key, _described_linear, x, weight, bias, activation)
         if choice.by_kernel:
-            made = held.run(choice, rows, columns, *(() if bias is None else (bias,)))
-            return made if x.dim() == 2 else made.view(*x.shape[:-1], -1)
+            if bias is None:
+                return held.run(choice, x, weight)
+            return held.run(choice, x, weight, bias)
     made = F.linear(x, weight, bias)
     return made if activation is None else _ACTIVATIONS[activation](made)
+
+
+def _described_linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, activation: str | None
+) -> described.Described | None:
+    """Return a linear layer as the product of its rows with the columns of its weight."""
+    made = described.product(x.view(-1, x.shape[-1]), weight.t(), bias, activation)
+    if made is None:
+        return None
+    shape = (*x.shape[:-1], weight.shape[0])
+    return replace(made, stored=partial(_rows, made.stored), restored=lambda y: y.view(shape))
+
+
+def _rows(
+    stored: Callable[..., tuple[Tensor, ...]], x: Tensor, weight: Tensor, *bias: Tensor
+) -> tuple[Tensor, ...]:
+    return stored(x.view(-1, x.shape[-1]), weight.t(), *bias)
 
 
 def _convolution(
@@ -222,76 +242,45 @@ def _convolution(
     pads: Any = padding_name or list(padding)
     held = _served(log, x)
     if held is not None:
-        how = (tuple(stride), padding_name or tuple(padding), tuple(dilation), groups)
-        key = ("conv", kind(x), kind(weight), kind(bias), activation, _settings(), how)
-        choice = held.decide(
-            key,
-            lambda: described.convolution(
-                x, weight, bias, stride, pads, dilation, groups, activation
-            ),
-        )
+        how = (*stride, *padding, padding_name, *dilation, groups)
+        key = ("conv", kind(x), kind(weight), kind(bias), activation, _settings(x.dtype), how)
+        call = (x, weight, bias, stride, pads, dilation, groups, activation)
+        choice = held.decide(key, described.convolution, *call)
         if choice.by_kernel:
-            return held.run(choice, x, weight, *(() if bias is None else (bias,)))
+            if bias is None:
+                return held.run(choice, x, weight)
+            return held.run(choice, x, weight, bias)
     torchs = _CONVOLUTIONS[x.dim()]
     made = torchs(x, weight, bias, list(stride), pads, list(dilation), groups)
     return made if activation is None else _ACTIVATIONS[activation](made)
 
 
-def _settings() -> tuple[bool, bool]:
-    """Return what of torch's settings says how float32 is multiplied."""
+def _settings(dtype: torch.dtype) -> tuple[bool, bool] | None:
+    """Return what of torch's settings says how float32 is multiplied; None of other dtypes."""
+    if dtype != torch.float32:
+        return None
     return torch.get_float32_matmul_precision() == "highest", torch.backends.cudnn.allow_tf32
-
-
-@torch.library.custom_op("autosched::matmul", mutates_args=())
-def _matmul_op(
-    a: Tensor, b: Tensor, bias: Tensor | None, activation: str | None, log: int
-) -> Tensor:
-    return _matmul(a, b, bias, activation, log)
-
-
-@torch.library.custom_op("autosched::linear", mutates_args=())
-def _linear_op(
-    x: Tensor, weight: Tensor, bias: Tensor | None, activation: str | None, log: int
-) -> Tensor:
-    return _linear(x, weight, bias, activation, log)
-
-
-@torch.library.custom_op("autosched::conv", mutates_args=())
-def _conv_op(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    activation: str | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    padding_name: str,
-    dilation: Sequence[int],
-    groups: int,
-    log: int,
-) -> Tensor:
-    return _convolution(
-        x, weight, bias, activation, stride, padding, padding_name, dilation, groups, log
-    )
 
 
 # Shapes, dtypes and strides of a result are those of torch's own, whatever computes it.
 
 
-@_matmul_op.register_fake
-def _(a: Tensor, b: Tensor, bias: Tensor | None, activation: str | None, log: int) -> Tensor:
+def _fake_matmul(
+    a: Tensor, b: Tensor, bias: Tensor | None, activation: str | None, log: int
+) -> Tensor:
     del activation, log
     made = torch.matmul(a, b)
     return made if bias is None else made + bias
 
 
-@_linear_op.register_fake
-def _(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str | None, log: int) -> Tensor:
+def _fake_linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, activation: str | None, log: int
+) -> Tensor:
     del activation, log
     return F.linear(x, weight, bias)
 
 
-@_conv_op.register_fake
-def _(
+def _fake_conv(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -363,6 +352,41 @@ def _conv_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return left, right, bias, None, None, None, None, None, None, None
 
 
-_matmul_op.register_autograd(_matmul_backward, setup_context=_keep)
-_linear_op.register_autograd(_linear_backward, setup_context=_keep)
-_conv_op.register_autograd(_conv_backward, setup_context=_keep)
+_library: Any = torch.library.Library("autosched", "DEF")  # type: ignore[no-untyped-call]
+
+
+def _registered(
+    schema: str,
+    real: Callable[..., Tensor],
+    fake: Callable[..., Tensor],
+    backward: Callable[..., tuple[Any, ...]],
+) -> Any:
+    """Make an operator of torch, by the plainest of its ways: others cost each call more."""
+    name = schema.partition("(")[0]
+    _library.define(schema)
+    _library.impl(name, real, "CompositeExplicitAutograd")
+    full = f"autosched::{name}"
+    torch.library.register_fake(full, fake, lib=_library)
+    torch.library.register_autograd(full, backward, setup_context=_keep, lib=_library)
+    return getattr(torch.ops.autosched, name).default
+
+
+_MATMUL = _registered(
+    "matmul(Tensor a, Tensor b, Tensor? bias, str? activation, int log) -> Tensor",
+    _matmul,
+    _fake_matmul,
+    _matmul_backward,
+)
+_LINEAR = _registered(
+    "linear(Tensor x, Tensor weight, Tensor? bias, str? activation, int log) -> Tensor",
+    _linear,
+    _fake_linear,
+    _linear_backward,
+)
+_CONV = _registered(
+    "conv(Tensor x, Tensor weight, Tensor? bias, str? activation, int[] stride, int[] padding, "
+    "str padding_name, int[] dilation, int groups, int log) -> Tensor",
+    _convolution,
+    _fake_conv,
+    _conv_backward,
+)

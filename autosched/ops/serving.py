@@ -9,12 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from autosched.ops.described import Described
 from autosched.runtime.loading import load
+from autosched.runtime.plan import Plan
 from autosched.runtime.served import Served
 from autosched.runtime.tuned import Tuned
 
@@ -26,13 +29,16 @@ MOST_KINDS = 4096
 BETTER = ("tuned", "related")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Decision:
     """What computes calls of one kind: the description that a kernel serves, or torch."""
 
     described: Described | None
     #: What a look-up said; None of calls that no spec states.
     served: Served | None
+    #: The short way, once there is one: a plan, and what makes a result in torch's layout.
+    plan: Plan | None = None
+    empty: Callable[[], torch.Tensor] | None = None
 
     @property
     def by_kernel(self) -> bool:
@@ -49,13 +55,15 @@ class Serving:
     #: What was decided on last, by any thread: for whoever runs a model to see what serves it.
     last: Decision | None = None
 
-    def decide(self, kind: Hashable, describe: Callable[[], Described | None]) -> Decision:
-        """Return what serves calls of a kind, found out at the first."""
+    def decide(
+        self, kind: Hashable, describe: Callable[..., Described | None], *call: Any
+    ) -> Decision:
+        """Return what serves calls of a kind, found out at the first: ``describe(*call)``."""
         decision = self.decisions.get(kind)
         if decision is None:
             if len(self.decisions) >= MOST_KINDS:
                 self.decisions.clear()
-            decision = self.decisions[kind] = self._decided(describe())
+            decision = self.decisions[kind] = self._decided(describe(*call))
         self.last = decision
         return decision
 
@@ -66,11 +74,30 @@ class Serving:
         return Decision(described if served.source in BETTER else None, served)
 
     def run(self, decision: Decision, *tensors: torch.Tensor) -> torch.Tensor:
-        """Compute a call by the kernel that was decided on."""
+        """Compute a call by the kernel that was decided on.
+
+        A kernel that needs addresses alone takes tensors as torch has them, and leaves its result
+        in a tensor as torch would have it: no views are made.
+        """
+        if decision.plan is not None and decision.empty is not None:
+            made = decision.plan.run(tensors, decision.empty())
+            if made is not None:
+                return made
         described = decision.described
         assert described is not None  # noqa: S101 (asked for only where a kernel serves)
         output = self.tuned.compute(described.workload, *described.stored(*tensors))
-        return described.restored(output)
+        result = described.restored(output)
+        plan = self.tuned.plan(described.workload)
+        if plan is not None and plan.by_address:
+            decision.empty = partial(
+                torch.empty_strided,
+                result.shape,
+                result.stride(),
+                dtype=result.dtype,
+                device=result.device,
+            )
+            decision.plan = plan
+        return result
 
 
 _servings: dict[int, Serving] = {}

@@ -19,6 +19,8 @@ from search_space.workload import Workload
 #: Legal points drawn per sketch before the descent, and the most steps of the descent.
 SAMPLES = 64
 DESCENTS = 16
+#: Workloads whose defaults are kept; beyond, all are forgotten.
+MOST_KNOWN = 512
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,18 @@ class Default:
 def default_schedules(workload: Workload, target: Target) -> tuple[Default, ...]:
     """Return the best predicted schedule of every sketch, best first; empty where none applies.
 
-    The same workload and target give the same schedules: the draw is seeded by the key.
+    The same workload and target give the same schedules: the draw is seeded by the key. They are
+    kept, as the draw takes a second.
     """
+    key = (workload.key, target.name)
+    if (known := _known.get(key)) is None:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        known = _known[key] = _drawn(workload, target)
+    return known
+
+
+def _drawn(workload: Workload, target: Target) -> tuple[Default, ...]:
     try:
         known = sketches(workload, target)
     except NoSketch:
@@ -67,3 +79,7 @@ def _fastest(
     times_us = predict_us(sketch, matrix, target)
     best = int(np.argmin(times_us))
     return points[best], float(times_us[best])
+
+
+#: By the key of a workload and the name of a target.
+_known: dict[tuple[str, str], tuple[Default, ...]] = {}

@@ -71,6 +71,8 @@ class KernelEngine:
         #: Whether a call is its addresses: no tensor but inputs and output takes part in it.
         self.by_address = launcher.binds_addresses and all(size for _, size in self._clears)
         self.plain = self.by_address and not self._preparations and not workspaces
+        #: Whether ``start`` needs no tensors beside the addresses.
+        self.needs_addresses_alone = self.by_address and not self._preparations
         self._bindings: dict[tuple[int, ...], tuple[_Step, ...]] = {}
         self._lock = threading.Lock()
 
@@ -88,7 +90,7 @@ class KernelEngine:
 
     def start(self, addresses: tuple[int, ...], inputs: Sequence[torch.Tensor] = ()) -> None:
         """Start on buffers at ``addresses``, inputs in order and then the output, on the current
-        stream. ``inputs`` are needed unless the engine is ``plain``."""
+        stream. ``inputs`` are looked at unless it ``needs_addresses_alone``."""
         if torch.cuda.current_device() != self._device.index:
             with torch.cuda.device(self._device):
                 self.start(addresses, inputs)

@@ -54,7 +54,8 @@ class Plan:
         self, engine: Engine, workload: Workload, device: torch.device, turned: Sequence[bool]
     ) -> None:
         self._engine = engine
-        self._start = engine.start if isinstance(engine, KernelEngine) and engine.plain else None
+        alone = isinstance(engine, KernelEngine) and engine.needs_addresses_alone
+        self._start = engine.start if isinstance(engine, KernelEngine) and alone else None
         self._turned = tuple(turned) if any(turned) else ()
         #: Of the strictest alignment: a call with less goes the long way.
         self._mask = max(t.alignment_bytes for t in (*workload.inputs, workload.output)) - 1
@@ -62,6 +63,11 @@ class Plan:
         self._reach = tuple(map(_reach, workload.inputs))
         self._written = _reach(workload.output)
         self._new = _maker(workload.output, device)
+
+    @property
+    def by_address(self) -> bool:
+        """Whether of tensors only their addresses count: any views of the same memory will do."""
+        return self._start is not None
 
     def run(self, inputs: Sequence[torch.Tensor], out: torch.Tensor | None) -> torch.Tensor | None:
         """Return the result, or None where the tensors are not what the plan is for."""
@@ -111,7 +117,7 @@ class Prepared:
         device: torch.device,
         otherwise: Callable[..., torch.Tensor],
     ) -> None:
-        self._plan = plan
+        self.plan = plan
         self._workload = workload
         index = device.index if device.type == "cuda" else -1
         self._kinds = tuple(
@@ -135,7 +141,7 @@ class Prepared:
             )
         except AttributeError:  # something is no tensor
             return None
-        return self._plan.run(inputs, out) if same else None
+        return self.plan.run(inputs, out) if same else None
 
 
 def _maker(output: Tensor, device: torch.device) -> Callable[[], torch.Tensor]:

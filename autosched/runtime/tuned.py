@@ -206,6 +206,11 @@ class Tuned:
         plan = Plan(engine, workload, place, ())
         return Prepared(plan, workload, place, self.compute)
 
+    def plan(self, workload: Workload) -> Plan | None:
+        """Return how ``workload`` is computed on the device where it last was; None before."""
+        ready = self._calls.get(workload.key)
+        return ready.plan if ready is not None else None
+
     def lookup(self, workload: Workload) -> Served:
         """Return what serves ``workload``, from where and why. Needs no GPU, compiles nothing.
 
