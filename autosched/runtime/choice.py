@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from autosched.codegen.render import render
+from autosched.runtime.bucket import MOST_SLOWDOWN, narrowing
 from autosched.runtime.catalog import Catalog, Comparison
 from autosched.runtime.default import Default, default_schedules
 from autosched.runtime.device import Setting
@@ -34,13 +35,19 @@ class Unusable(ValueError):
 
 
 def choices(
-    workload: Workload, catalog: Catalog, setting: Setting, prefer: Prefer = "best-of"
+    workload: Workload,
+    catalog: Catalog,
+    setting: Setting,
+    prefer: Prefer = "best-of",
+    buckets: bool = True,
 ) -> Iterator[Served]:
     """Yield what could serve ``workload``, best first; the library always comes last.
 
     ``reason`` of each says why nothing better is there. What is yielded renders; whether it
     compiles is for the caller to find out. With "best-of" the library comes first where the run
-    that tuned the workload measured it as faster.
+    that tuned the workload measured it as faster. With ``buckets`` a program that serves a whole
+    bucket of extents comes before what is compiled for the extent at hand, unless it should be
+    much slower.
     """
     target = setting.target
     if target is None:
@@ -59,6 +66,8 @@ def choices(
             why = f"its record is not usable: {error}"
     defaults = default_schedules(workload, target)
     advised = advice(workload, catalog, target, defaults)
+    if buckets:
+        yield from _for_a_bucket(workload, catalog, advised, target, why, prefer)
     if advised is not None:
         yield from _advised(workload, advised, target, why, prefer)
     yield from _defaults(workload, defaults, target, why)
@@ -90,6 +99,28 @@ def _torch_won(compared: Comparison) -> str:
         f"torch was measured faster than the best that was tuned: {c.library_us:.4g} us and "
         f"{c.ours_us:.4g} us, its time {c.ratio:.3f} [{c.low:.3f}, {c.high:.3f}] of ours"
     )
+
+
+def _for_a_bucket(
+    workload: Workload,
+    catalog: Catalog,
+    advised: Advice | None,
+    target: Target,
+    why: str,
+    prefer: Prefer,
+) -> Iterator[Served]:
+    """Yield what serves the whole bucket, unless something else should be much faster."""
+    made = narrowing(workload, catalog, target)
+    if made is None:
+        return
+    if advised is not None and advised.suggestions:
+        if made.estimate_us > MOST_SLOWDOWN * advised.suggestions[0].estimate_us:
+            return
+        torch_us = advised.library_us
+        if prefer == "best-of" and torch_us is not None and torch_us < made.estimate_us:
+            return
+    reason = f"{why}; {made.reason}"
+    yield Served(workload, "related", reason, made.schedule, made.program, made.estimate_us)
 
 
 def _advised(

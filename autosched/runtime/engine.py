@@ -16,6 +16,8 @@ from autosched.runtime.scratch import Scratch
 from autosched.runtime.served import Served
 from measure import cuda
 from measure.builder import build
+from measure.compiler import identity
+from measure.job import TritonTarget
 from measure.launch import Launcher, current_stream
 from measure.library import LibraryCall, library_call
 from measure.measurement import Failed
@@ -26,6 +28,8 @@ from search_space.workload import Workload
 
 #: Sets of addresses for which an engine keeps arguments; beyond, the older half goes.
 MOST_BINDINGS = 1024
+#: What was built here, by all that a binary depends on: one per bucket of extents, not per extent.
+_built: set[tuple[object, TritonTarget]] = set()
 #: Queues one thing on a stream, given as the driver's handle.
 _Step = Callable[[int], None]
 
@@ -173,10 +177,22 @@ def engine_of(
         call = library_call(served.workload)
         return LibraryEngine(served.workload, call, device) if call else "torch has no equivalent"
     if not served.proven and target is not None:
-        built = build(served.program, target.triton_target)
-        if isinstance(built, Failed):
-            return f"{_name(served)} does not build: {built.detail}"
+        failed = _build_once(served.program, target.triton_target)
+        if failed is not None:
+            return f"{_name(served)} does not build: {failed.detail}"
     return _kernel_engine(served, served.program, device, Packs() if packs is None else packs)
+
+
+def _build_once(program: Program, triton_target: TritonTarget) -> Failed | None:
+    """Build in a process of its own what was not built so before; return what went wrong."""
+    parts = {(identity(program, kernel), triton_target) for kernel in program.kernels}
+    if parts <= _built:
+        return None
+    built = build(program, triton_target)
+    if isinstance(built, Failed):
+        return built
+    _built.update(parts)
+    return None
 
 
 def _dense_bytes(buffer: Buffer) -> int:

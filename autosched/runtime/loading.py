@@ -20,13 +20,16 @@ def load(
     target: Target | str | None = None,
     on_miss: OnMiss = "warn",
     prefer: Prefer = "best-of",
+    buckets: bool = True,
 ) -> Tuned:
     """Read a log and return what serves from it.
 
     ``on_miss`` says what happens where nothing was tuned for a workload: it is served by what comes
     next and nothing is said ("serve"), or that is said once ("warn"), or Miss is raised ("error").
     ``prefer`` says whether torch serves where the run that tuned a workload measured it as faster
-    ("best-of"), or the kernel all the same ("tuned").
+    ("best-of"), or the kernel all the same ("tuned"). With ``buckets`` an extent that was not
+    measured is served by a program that serves all extents up to the end of its bucket, where one
+    is likely to be as fast; without, a program is compiled for each extent.
 
     ``target`` names hardware data; by default those of the GPU at hand (without one: h200, for
     look-ups). Records of another GPU, of another rendering version, predicted ones and ones
@@ -35,7 +38,7 @@ def load(
     """
     here = setting(target, current_gpu)
     catalog = load_catalog(Path(path), here.place)
-    return Tuned(catalog, here, on_miss=on_miss, prefer=prefer, source=str(path))
+    return Tuned(catalog, here, on_miss=on_miss, prefer=prefer, buckets=buckets, source=str(path))
 
 
 def explain(

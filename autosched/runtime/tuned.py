@@ -73,6 +73,7 @@ class Tuned:
         *,
         on_miss: OnMiss = "warn",
         prefer: Prefer = "best-of",
+        buckets: bool = True,
         source: str = "",
     ) -> None:
         if on_miss not in get_args(OnMiss):
@@ -80,6 +81,7 @@ class Tuned:
         if prefer not in get_args(Prefer):
             raise ValueError(f"prefer={prefer!r} is not known; known: best-of, tuned")
         self._prefer = prefer
+        self._buckets = buckets
         self._catalog = catalog
         self._here = here
         self._on_miss = on_miss
@@ -220,9 +222,7 @@ class Tuned:
             if key == workload.key:
                 return served
         if workload.key not in self._looked_up:
-            self._looked_up[workload.key] = next(
-                iter(choices(workload, self._catalog, self._here, self._prefer))
-            )
+            self._looked_up[workload.key] = next(iter(self._ways(workload)))
         return self._looked_up[workload.key]
 
     def explain(self, workload: Workload) -> Explanation:
@@ -230,8 +230,7 @@ class Tuned:
         ready = next(
             (s for (key, _), (s, _) in list(self._ready.items()) if key == workload.key), None
         )
-        ways = choices(workload, self._catalog, self._here, self._prefer)
-        return explanation(workload, ways, ready)
+        return explanation(workload, self._ways(workload), ready)
 
     def workloads(self) -> tuple[Workload, ...]:
         """Return the workloads that the log may serve here, as far as its runs state them."""
@@ -379,7 +378,10 @@ class Tuned:
         if device.type == "cuda" and gpu_name(device) != self._here.gpu:
             reason = f"the log was loaded for {self._here.gpu}, {device} is {gpu_name(device)}"
             return [Served(workload, "library", reason)]
-        return choices(workload, self._catalog, self._here, self._prefer)
+        return self._ways(workload)
+
+    def _ways(self, workload: Workload) -> Iterable[Served]:
+        return choices(workload, self._catalog, self._here, self._prefer, self._buckets)
 
     def _say(self, workload: Workload, served: Served, reason: str) -> None:
         """Tell once per workload that something other than a tuned kernel serves."""

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 
 from autosched.codegen.render import RENDERING_VERSION, render
-from autosched.runtime.default import default_schedules
+from autosched.runtime.default import Default, default_schedules
 from autosched.runtime.device import Setting
 from measure.record import (
     EvidenceText,
@@ -22,6 +23,12 @@ from search_space.workload import Workload
 H200 = targets.load("h200")
 
 
+@cache
+def defaults(workload: Workload) -> tuple[Default, ...]:
+    """Return default schedules for an H200; they take a second, and tests ask for the same."""
+    return default_schedules(workload, H200)
+
+
 @pytest.fixture
 def here() -> Setting:
     return Setting("NVIDIA H200", H200, "3.6.0", "580.65")
@@ -34,7 +41,7 @@ def record() -> Callable[..., TrialRecord]:
     def make(
         workload: Workload, latency_us: float = 10.0, choice: int = 0, **changes: Any
     ) -> TrialRecord:
-        schedule = default_schedules(workload, H200)[choice].schedule
+        schedule = defaults(workload)[choice].schedule
         timing = TimingText(
             latency_us=latency_us, low_us=latency_us, high_us=latency_us, samples_us=(latency_us,)
         )
