@@ -7,9 +7,12 @@ what the run time serves, and Triton's own launch of the same kernel. Knows no s
 from __future__ import annotations
 
 import json
+import os
 import random
 import shlex
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -101,6 +104,58 @@ def _tritons(program: Program, tensors: Mapping[str, torch.Tensor]) -> Callable[
     return call
 
 
+#: Loads a log, then times the first call of the product, or making it ready and the call after.
+_FIRST = """
+import json, sys, time, warnings
+warnings.simplefilter("ignore")
+import torch, autosched
+from autosched.te.operators import matmul
+m, n, k = map(int, sys.argv[2:5])
+a = torch.randn(m, k, device="cuda").half()
+b = torch.randn(k, n, device="cuda").half()
+torch.mm(a, b)
+torch.cuda.synchronize()
+tuned = autosched.load(sys.argv[1])
+found = {}
+if sys.argv[5] == "warm":
+    begun = time.perf_counter()
+    tuned.warm([matmul(m, n, k, dtype="float16")])
+    found["warm_s"] = time.perf_counter() - begun
+begun = time.perf_counter()
+tuned.matmul(a, b)
+torch.cuda.synchronize()
+found["call_s"] = time.perf_counter() - begun
+print(json.dumps(found))
+"""
+
+
+def first_calls(log: Path) -> dict[str, float]:
+    """Return the seconds of the first call in three new processes: with an empty cache of Triton's,
+    with what that left on disk, and after ``warm``, whose own time is ``warming``."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = os.environ | {"TRITON_CACHE_DIR": cache}
+
+        def run(how: str) -> dict[str, float]:
+            arguments = [str(log), *map(str, (M, N, K)), how]
+            done = subprocess.run(
+                [sys.executable, "-c", _FIRST, *arguments],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+            return found
+
+        cold, cached, warm = run("cold"), run("cached"), run("warm")
+    return {
+        "empty cache": cold["call_s"],
+        "cache on disk": cached["call_s"],
+        "after warm": warm["call_s"],
+        "warming": warm["warm_s"],
+    }
+
+
 def table(data: Mapping[str, Any]) -> str:
     """Return the result as Markdown."""
     base = data["host_us"].get("torch.mm(a, b, out=c)")
@@ -109,6 +164,9 @@ def table(data: Mapping[str, Any]) -> str:
     for name, cost in data["host_us"].items():
         share = f"{cost / base:.2f}" if base else "-"
         lines.append(f"| {name} | {cost:.2f} | {share} |")
+    if first := data.get("first_call_s"):
+        lines += ["", "| first call | s |", "|---|---:|"]
+        lines += [f"| {name} | {seconds:.3f} |" for name, seconds in first.items()]
     return "\n".join(lines)
 
 
@@ -145,6 +203,7 @@ def main(log: Path | None, out: Path, rounds: int) -> None:
         "calls": CALLS,
         "rounds": rounds,
         "host_us": {name: float(f"{cost:.4g}") for name, cost in costs.items()},
+        "first_call_s": {n: float(f"{s:.4g}") for n, s in first_calls(path).items()},
     }
     (out / "host-cost.json").write_text(json.dumps(data, indent=1) + "\n", "utf-8")
     click.echo(table(data))

@@ -18,5 +18,8 @@ def test_ways_take_turns_and_waiting_is_not_timed() -> None:
 
 def test_the_table_compares_with_torch() -> None:
     costs = {"torch.mm(a, b, out=c)": 12.0, "prepared(a, b, out=c)": 6.0}
-    text = table({"workload": "w", "source": "default", "sketch": "s", "host_us": costs})
+    data = {"workload": "w", "source": "default", "sketch": "s", "host_us": costs}
+    text = table({**data, "first_call_s": {"after warm": 0.01}})
+    assert "| after warm | 0.010 |" in text
+    assert table(data) == text.partition("\n\n| first call")[0]
     assert "| prepared(a, b, out=c) | 6.00 | 0.50 |" in text
