@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autosched import ops, te
+    from autosched.background import background_tuner
     from autosched.models.accelerate import accelerate
     from autosched.runtime.loading import explain, load
     from autosched.runtime.tuned import Tuned
 
-__all__ = ["Tuned", "__version__", "accelerate", "explain", "load", "ops", "te"]
+__all__ = ["Tuned", "__version__", "accelerate", "background_tuner", "explain", "load", "ops", "te"]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Tuned": "autosched.runtime.tuned",
     "accelerate": "autosched.models.accelerate",
+    "background_tuner": "autosched.background",
     "explain": "autosched.runtime.loading",
     "load": "autosched.runtime.loading",
 }

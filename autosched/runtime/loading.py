@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
+from autosched.runtime.background import Tuner
 from autosched.runtime.catalog import load_catalog
 from autosched.runtime.choice import Prefer
 from autosched.runtime.device import current_gpu, setting
@@ -21,11 +23,15 @@ def load(
     on_miss: OnMiss = "warn",
     prefer: Prefer = "best-of",
     buckets: bool = True,
+    tuner: Tuner | None = None,
 ) -> Tuned:
     """Read a log and return what serves from it.
 
     ``on_miss`` says what happens where nothing was tuned for a workload: it is served by what comes
-    next and nothing is said ("serve"), or that is said once ("warn"), or Miss is raised ("error").
+    next and nothing is said ("serve"), or that is said once ("warn"), or Miss is raised ("error"),
+    or the workload is handed to ``tuner`` in a thread of its own, once, while what comes next
+    serves ("tune"): any callable that takes a workload and adds to this log, such as
+    ``autosched.background_tuner`` makes. The log is read again when it returns.
     ``prefer`` says whether torch serves where the run that tuned a workload measured it as faster
     ("best-of"), or the kernel all the same ("tuned"). With ``buckets`` an extent that was not
     measured is served by a program that serves all extents up to the end of its bucket, where one
@@ -37,8 +43,17 @@ def load(
     where it cannot be read, KeyError on an unknown target; damaged lines are skipped.
     """
     here = setting(target, current_gpu)
-    catalog = load_catalog(Path(path), here.place)
-    return Tuned(catalog, here, on_miss=on_miss, prefer=prefer, buckets=buckets, source=str(path))
+    again = partial(load_catalog, Path(path), here.place)
+    return Tuned(
+        again(),
+        here,
+        on_miss=on_miss,
+        prefer=prefer,
+        buckets=buckets,
+        tuner=tuner,
+        again=again,
+        source=str(path),
+    )
 
 
 def explain(

@@ -18,11 +18,19 @@ from typing import Literal, get_args
 import torch
 
 from autosched.runtime import matmul as product
+from autosched.runtime.background import Background, Tuner
 from autosched.runtime.catalog import Catalog
 from autosched.runtime.choice import Prefer, choices
 from autosched.runtime.device import Setting, gpu_name
 from autosched.runtime.engine import Engine, engine_of
-from autosched.runtime.errors import CopyWarning, Miss, MissWarning, NothingServes, WrongShape
+from autosched.runtime.errors import (
+    CopyWarning,
+    Miss,
+    MissWarning,
+    NothingServes,
+    WrongDevice,
+    WrongShape,
+)
 from autosched.runtime.explain import Explanation, explanation
 from autosched.runtime.layout import Relatives
 from autosched.runtime.packs import Packs
@@ -41,8 +49,9 @@ from measure.compiler import interpreting
 from measure.launch import indexed
 from search_space.workload import Tensor, Workload
 
-#: What to do where nothing tuned serves a workload: nothing, warn once, or raise Miss.
-OnMiss = Literal["serve", "warn", "error"]
+#: What to do where nothing tuned serves a workload: nothing, warn once, raise Miss, or hand it to a
+#: tuner in the background.
+OnMiss = Literal["serve", "warn", "error", "tune"]
 #: Programs from which on building them in processes of their own saves time.
 BUILT_AHEAD = 3
 _LOG = logging.getLogger("autosched.runtime")
@@ -74,14 +83,20 @@ class Tuned:
         on_miss: OnMiss = "warn",
         prefer: Prefer = "best-of",
         buckets: bool = True,
+        tuner: Tuner | None = None,
+        again: Callable[[], Catalog] | None = None,
         source: str = "",
     ) -> None:
         if on_miss not in get_args(OnMiss):
-            raise ValueError(f"on_miss={on_miss!r} is not known; known: serve, warn, error")
+            raise ValueError(f"on_miss={on_miss!r} is not known; known: serve, warn, error, tune")
+        if (on_miss == "tune") != (tuner is not None):
+            raise ValueError("on_miss='tune' and a tuner go together: one was given alone")
         if prefer not in get_args(Prefer):
             raise ValueError(f"prefer={prefer!r} is not known; known: best-of, tuned")
         self._prefer = prefer
         self._buckets = buckets
+        self._again = again
+        self._background = Background(tuner, self._reload) if tuner else None
         self._catalog = catalog
         self._here = here
         self._on_miss = on_miss
@@ -367,6 +382,8 @@ class Tuned:
             engine = engine_of(served, self._here.target, device, self._packs)
             if not isinstance(engine, str):
                 self._say(workload, served, reason)
+                if served.missed and self._may_be_tuned(workload, device):
+                    self._background.ask(workload)  # type: ignore[union-attr]
                 return served, engine
             tried.append(engine)
         raise NothingServes(f"{workload.label or workload.key}: {'; '.join(tried)}")
@@ -379,6 +396,29 @@ class Tuned:
             reason = f"the log was loaded for {self._here.gpu}, {device} is {gpu_name(device)}"
             return [Served(workload, "library", reason)]
         return self._ways(workload)
+
+    def _may_be_tuned(self, workload: Workload, device: torch.device) -> bool:
+        """Say whether a tuner here may find what the log lacks: not on another GPU than its."""
+        foreign = device.type == "cuda" and gpu_name(device) != self._here.gpu
+        return (
+            self._background is not None and workload.key not in self._catalog.best and not foreign
+        )
+
+    def _reload(self, workload: Workload) -> None:
+        """Read the log again; the next call of ``workload`` is served by what it holds now."""
+        if self._again is None:
+            return
+        catalog = self._again()
+        with self._lock:
+            self._catalog = catalog
+            self._relatives = Relatives(catalog.best)
+            locks = [(key, held) for key, held in self._locks.items() if key[0] == workload.key]
+        for key, held in locks:
+            with held:  # a first call under way is over, and what it found goes too
+                self._ready.pop(key, None)
+        self._looked_up.clear()
+        self._plans.clear()
+        self._calls.clear()
 
     def _ways(self, workload: Workload) -> Iterable[Served]:
         return choices(workload, self._catalog, self._here, self._prefer, self._buckets)
@@ -417,6 +457,8 @@ class Tuned:
 
 
 def _serving_device() -> torch.device:
+    if not interpreting() and not torch.cuda.is_available():
+        raise WrongDevice("this machine has no GPU that torch can use: nothing can be made ready")
     return torch.device("cpu") if interpreting() else torch.device("cuda")
 
 
