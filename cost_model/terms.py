@@ -157,8 +157,10 @@ def _turn_us(case: Case, unit: Machine) -> tuple[Any, Any]:
     if s.registers:
         beside = beside + _filling_clocks(case) * clock_us
     latency = _latency_us(case, unit)
+    chain = _chain_clocks(case) * clock_us
     waiting = np.maximum(np.maximum(busy, load), latency / np.maximum(_ahead(case), 1))
-    turn = np.where(_ahead(case) < 1, busy + load + latency, waiting) + beside
+    waiting = np.maximum(waiting, chain)
+    turn = np.where(_ahead(case) < 1, np.maximum(busy, chain) + load + latency, waiting) + beside
     return np.maximum(busy, load), turn
 
 
@@ -167,6 +169,15 @@ def _filling_clocks(case: Case) -> Any:
     have ended before, so that nothing but another program hides them."""
     read = TRANSPOSED_READS * first_operand_bytes(case)
     return read / rates.SHARED_BYTES_PER_CLOCK + rates.FILLING_CLOCKS
+
+
+def _chain_clocks(case: Case) -> Any:
+    """Clocks of the dots of one turn that wait for each other: each adds to what the one before
+    left, a step of K at a time."""
+    if not case.structure.dot or case.plain:
+        return 0.0
+    steps = case.tile_k * max(case.a_bytes, case.b_bytes) / rates.STEP_BYTES
+    return np.where(case.wgmma, 0.0, rates.MMA_LATENCY_CLOCKS * steps)
 
 
 def _dot_clocks(case: Case, unit: Machine) -> tuple[Any, Any]:
