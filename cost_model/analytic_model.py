@@ -38,5 +38,5 @@ class AnalyticModel:
         self, sketch: Sketch, matrix: NDArray[np.int64], target: Target
     ) -> NDArray[np.float64]:
         """Return predicted log efficiency [candidates]: ``log(t_roof / t)``, 0 at the roofline."""
-        roof = roofline_us(sketch.workload, sketch.structure, target)
+        roof = roofline_us(sketch.workload, target)
         return np.asarray(np.log(roof / predict_us(sketch, matrix, target)))

@@ -98,7 +98,7 @@ def build(observations: Iterable[Observation], target: Target) -> Dataset:
         held = [[rows[n].choices[name] for name in sketch.names] for n in places]
         facts = _columns([rows[n].facts for n in places])
         table[places] = features(sketch, np.array(held, np.int64), target, facts)
-        roofs[places] = roofline_us(sketch.workload, sketch.structure, target)
+        roofs[places] = roofline_us(sketch.workload, target)
     times_us = np.array([_usable(row.latency_us) for row in rows], np.float64)
     return Dataset(
         features=table,

@@ -340,7 +340,7 @@ FEATURES: tuple[Feature, ...] = (
         Feature(
             "log2_roofline",
             "log2 us",
-            "log2(max(operations / peak, compulsory bytes / memory rate))",
+            "log2(max(operations / peak of the dtypes, compulsory bytes / memory rate))",
             lambda v: np.log2(v.roof_us),
         ),
     ),

@@ -53,7 +53,7 @@ def features_of(
     view = View(
         case=case,
         times=times(case, rows),
-        roof_us=roofline_us(workload, case.structure, case.target),
+        roof_us=roofline_us(workload, case.target),
         kept_bytes=machine(case.structure, case.target).l2_kept_bytes,
         facts=facts,
     )

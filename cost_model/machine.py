@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from search_space.expr import reads
+from search_space.rules.variant import arithmetic
 from search_space.sketch import Structure
 from search_space.target import Target
 from search_space.workload import Workload
@@ -111,11 +113,22 @@ def operations_per_s(target: Target, arithmetic: str) -> float:
     return target.operations_per_s.get(arithmetic, target.operations_per_s["float32"])
 
 
-def roofline_us(workload: Workload, structure: Structure, target: Target) -> float:
+def roofline_us(workload: Workload, target: Target) -> float:
     """Return the least time of ``workload``, microseconds: peak operations or compulsory bytes.
 
     ``max(operations / operations_per_s, compulsory_bytes / memory_bytes_per_s)``, both from the
-    data sheet: a measurement below it is an error of measurement.
+    data sheet: a measurement below it is an error of measurement. The rate is the fastest that
+    the data types allow, whether a sketch makes use of it or not: efficiencies over this time
+    rank schedules of different sketches.
     """
-    operations_s = workload.operations / operations_per_s(target, structure.arithmetic)
+    rate = max(operations_per_s(target, kind) for kind in _arithmetics(workload))
+    operations_s = workload.operations / rate
     return 1e6 * max(operations_s, workload.compulsory_bytes / target.memory_bytes_per_s)
+
+
+def _arithmetics(workload: Workload) -> set[str]:
+    """Return the keys of the target's rates by which ``workload`` may multiply."""
+    tensors = workload.tensors
+    read = (r for stage in workload.stages if stage.reducer for r in reads(stage.value))
+    dtypes = {tensors[r.tensor].dtype for r in read} or {workload.output.dtype}
+    return {arithmetic(dtype, workload.precision) for dtype in dtypes}

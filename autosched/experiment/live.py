@@ -52,7 +52,6 @@ def _live(
             finished_s[event.trial] = event.progress.elapsed_s
 
     with open_tuner(task, machine, _wishes(experiment, arm, seed), crew=crew) as tuner:
-        sketch = tuner.strategy.sketches[0]
         result = tuner.run(None, hear)
     if result.interrupted:
         raise KeyboardInterrupt
@@ -65,7 +64,7 @@ def _live(
         "predicted": any(
             isinstance(t.measurement, Timed) and t.measurement.predicted for t in result.trials
         ),
-        "roof_us": float(roofline_us(sketch.workload, sketch.structure, machine.target)),
+        "roof_us": float(roofline_us(task.workload, machine.target)),
         "optimum_us": None,
     }
     return Run((head, *_lines(result, finished_s), _stop(result)), ())

@@ -71,8 +71,7 @@ class Outcomes:
     @cached_property
     def roof_us(self) -> float:
         """The least time that the target's rates allow the workload, in microseconds."""
-        sketch = self.grids[0].sketch
-        return float(roofline_us(sketch.workload, sketch.structure, self.target))
+        return float(roofline_us(self.workload, self.target))
 
     @cached_property
     def distinct(self) -> Sequence[Point]:

@@ -107,7 +107,7 @@ def structure_of(blocks: Blocking, variant: Variant) -> Structure:
         b_dtype=b.dtype,
         accumulator_dtype=workload.tensors[workload.stages[0].output].dtype,
         output_dtype=workload.output.dtype,
-        arithmetic=_arithmetic(a.dtype, workload.precision),
+        arithmetic=arithmetic(a.dtype, workload.precision),
         a_k_major=_read_k_major(blocks, variant, "a", is_packed=variant.pack_a),
         b_k_major=_read_k_major(blocks, variant, "b", is_packed=variant.pack_b),
         a_row_bytes=16 if variant.pack_a else access.row_bytes(a),
@@ -142,7 +142,7 @@ def block_inputs(blocks: Blocking) -> Iterator[str]:
             yield tensor.name
 
 
-def _arithmetic(dtype: str, precision: Precision) -> str:
+def arithmetic(dtype: str, precision: Precision) -> str:
     """Return the key of the target's rates: the dtype, or how float32 or float8 is multiplied."""
     if dtype == "float32":
         return "float32" if precision == "ieee" else precision

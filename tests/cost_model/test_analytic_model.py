@@ -200,5 +200,5 @@ def test_a_slower_memory_is_slower_where_memory_is_the_limit() -> None:
     slower = replace(H200, measured_memory_bytes_per_s=H200.measured_memory_bytes_per_s / 2)
     ratio = predict_us(sketch, matrix, slower).min() / predict_us(sketch, matrix, H200).min()
     assert 1.5 < ratio < 2.0
-    roof = roofline_us(workload, sketch.structure, H200)
+    roof = roofline_us(workload, H200)
     assert roof == pytest.approx(1e6 * workload.compulsory_bytes / 4.8e12)
