@@ -294,15 +294,20 @@ def _rounds(case: Case) -> Any:
 
 
 def _hbm_us(case: Case, unit: Machine) -> Any:
-    """Time of memory traffic: at the sustained rate, or what the bytes in flight allow."""
+    """Time of memory traffic: at the sustained rate, or what the bytes in flight allow.
+
+    Loads come in rows of blocks and wait in rings; stores do neither.
+    """
     row = np.minimum(contiguous_bytes(case), FULL_RATE_ROW_BYTES)
     rate = unit.memory_bytes_per_s * row / (row + HALF_RATE_ROW_BYTES)
     by_latency = in_flight_bytes(case) / (
         1e-6 * (rates.L2_LATENCY_US[case.structure.load] + rates.MEMORY_LATENCY_US)
     )
-    moved = hbm_bytes(case, unit.l2_kept_bytes)
+    stored = output_bytes(case)
+    loaded = hbm_bytes(case, unit.l2_kept_bytes) - stored
     paced = np.sqrt(rate**-2.0 + by_latency**-2.0)
-    return 1e6 * moved * paced * (1 + TAIL / _rounds(case))
+    moved = loaded * paced + stored / unit.memory_bytes_per_s
+    return 1e6 * moved * (1 + TAIL / _rounds(case))
 
 
 def _join_us(case: Case, unit: Machine) -> Any:
