@@ -26,6 +26,7 @@ from cost_model.traffic import (
     l2_bytes,
     output_bytes,
     peeled_elements,
+    programs,
     queued,
     resident,
     rest_bytes,
@@ -110,7 +111,7 @@ def times(case: Case, rows: int) -> Times:
     memory = _hbm_us(case, unit)
     join, launch = _join_us(case, unit), _launch_us(case, unit)
     shared = _either(traffic, memory) + start + DRAIN_US
-    total = _either(np.maximum(alone, occupied), shared) + join + launch
+    total = _in_waves(case, alone, occupied, shared) + join + launch
     terms = (compute, np.maximum(alone, occupied), traffic, memory, join, launch, total)
     return Times(*(np.broadcast_to(np.asarray(term, float), (rows,)) for term in terms))
 
@@ -130,6 +131,23 @@ def _between_us(case: Case, store: Any) -> Any:
     """Time that a block occupies its multiprocessor beside its dots: its program's start and its
     store, of which a persistent program has neither the one nor the whole of the other."""
     return PERSISTENT_STORE * store if case.structure.persistent else STARTED_US + store
+
+
+def _in_waves(case: Case, alone: Any, occupied: Any, shared: Any) -> Any:
+    """Join what one program after another takes, what a multiprocessor does and what all share.
+
+    The last wave holds what is left over: however little all of it moves, it takes as long as one
+    program does, while the waves before it are bound by the larger of the two.
+    """
+    rounds, together = _rounds(case), np.minimum(resident(case), queued(case))
+    in_place, of_work, of_all = (
+        (rounds - 1) / rounds,
+        (rounds - 1) * together / queued(case),
+        (rounds - 1) * together * case.target.multiprocessors / programs(case),
+    )
+    before = _either(np.maximum(in_place * alone, of_work * occupied), of_all * shared)
+    alone, occupied = (1 - in_place) * alone, (1 - of_work) * occupied
+    return before + _either(np.maximum(alone, occupied), (1 - of_all) * shared)
 
 
 def _either(a: Any, b: Any) -> Any:
