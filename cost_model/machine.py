@@ -30,7 +30,7 @@ L2_KEPT = 0.5
 MMA_SYNC_RATE = 0.62
 #: Clocks until the sums of an mma.sync can be added to, with the read of its operands from shared
 #: memory (measured on an H200, 2026-12: a program of 2 warps alone on its multiprocessor, 16 x 16
-#: x 256 blocks, takes 0.45 us a turn of 16 steps whatever is in flight), and the bytes of K of each.
+#: x 256 blocks, takes 0.45 us a turn of 16 steps whatever is in flight); the bytes of K of each.
 MMA_LATENCY_CLOCKS, STEP_BYTES = 40.0, 32.0
 #: Rate of a dot whose operand must pass through registers: 8-bit and tf32 wgmma take K-major
 #: operands alone (measured: tf32 with row-major b reaches 0.40 of the library).

@@ -27,8 +27,8 @@ from search_space.sketch import Stream
 #: Bytes that one access of a warp moves in a clock of the first-level cache.
 LINE_BYTES = 128
 #: Rows of a block whose lines an access finds in that clock (measured on an H200, 2026-12, 3x3
-#: windows of 144 channels: lanes over 16 channels take 1.2 times, over 8 channels 1.9 times what lanes
-#: over 32 take, with as many instructions).
+#: windows of 144 channels: lanes over 16 of them take 1.2 times, over 8 of them 1.9 times what
+#: lanes over 32 take, with as many instructions).
 ROWS_A_CLOCK = 2.0
 #: Schedulers of a multiprocessor, each of which issues one instruction in a clock.
 SCHEDULERS = 4
