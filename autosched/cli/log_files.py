@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,18 @@ from measure.log_forms import NotT4, from_t4, t4_metadata, to_csv, to_t4, trials
 from measure.log_sets import merge, prune
 from measure.record import AnyRecord
 
-_out = click.option(
-    "-o",
-    "--output",
-    "out",
-    metavar="FILE",
-    required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A file that is not there yet.",
-)
+
+def _out(command: str) -> Callable[[Any], Any]:
+    return click.option(
+        "-o",
+        "--output",
+        "out",
+        envvar=f"AUTOSCHED_LOG_{command}_OUTPUT",
+        metavar="FILE",
+        required=True,
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="A file that is not there yet.",
+    )
 
 
 @click.command("merge")
@@ -40,7 +43,7 @@ _out = click.option(
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
-@_out
+@_out("MERGE")
 @with_output
 def merge_command(output: Output, logs: tuple[Path, ...], out: Path) -> None:
     """Write the records of all LOGs to a new log, each line once."""
@@ -57,7 +60,7 @@ def merge_command(output: Output, logs: tuple[Path, ...], out: Path) -> None:
 
 @click.command("prune")
 @log_argument
-@_out
+@_out("PRUNE")
 @click.option(
     "--keep",
     type=click.IntRange(min=1),
@@ -93,7 +96,7 @@ def prune_command(output: Output, log: Path, out: Path, keep: int) -> None:
 @click.command("export")
 @log_argument
 @click.option("-f", "--form", "form", type=click.Choice(["csv", "t4"]), required=True)
-@_out
+@_out("EXPORT")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 def export_command(log: Path, form: str, out: Path, quiet: bool) -> None:
     """Write the trials of LOG as CSV, or as results of the T4 format with metadata beside them.
@@ -119,7 +122,7 @@ def export_command(log: Path, form: str, out: Path, quiet: bool) -> None:
 
 @click.command("import")
 @click.argument("results", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@_out
+@_out("IMPORT")
 @with_output
 def import_command(output: Output, results: Path, out: Path) -> None:
     """Write a new log of the trials that RESULTS, a T4 file of ``log export``, holds.

@@ -36,6 +36,7 @@ from autosched.runtime.layout import Relatives
 from autosched.runtime.packs import Packs
 from autosched.runtime.plan import MOST_PLANS, Plan, Prepared, holds, kind
 from autosched.runtime.served import Served
+from autosched.runtime.summary import count, summary
 from autosched.runtime.tensor import (
     aligned_bytes,
     bind_input,
@@ -43,8 +44,7 @@ from autosched.runtime.tensor import (
     check_gradient,
     check_output,
 )
-from autosched.runtime.warm import Warmed, stated
-from measure.builder import BuilderPool
+from autosched.runtime.warm import Warmed, build_ahead, stated
 from measure.compiler import interpreting
 from measure.launch import indexed
 from search_space.workload import Tensor, Workload
@@ -52,8 +52,6 @@ from search_space.workload import Tensor, Workload
 #: What to do where nothing tuned serves a workload: nothing, warn once, raise Miss, or hand it to a
 #: tuner in the background.
 OnMiss = Literal["serve", "warn", "error", "tune"]
-#: Programs from which on building them in processes of their own saves time.
-BUILT_AHEAD = 3
 _LOG = logging.getLogger("autosched.runtime")
 _Key = tuple[str, torch.device]
 
@@ -263,18 +261,10 @@ class Tuned:
         """
         device = check_device({"device": torch.empty(0, device=_serving_device())})
         wanted = self.workloads() if workloads is None else tuple(workloads)
-        self._build_ahead(wanted, jobs or len(os.sched_getaffinity(0)))
+        programs = [served.program for served in map(self.lookup, wanted) if served.program]
+        if self._here.target is not None:
+            build_ahead(programs, self._here.target, jobs or len(os.sched_getaffinity(0)))
         return tuple(self._warmed(workload, device) for workload in wanted)
-
-    def _build_ahead(self, workloads: Sequence[Workload], jobs: int) -> None:
-        """Fill the cache in parallel; what fails to build is found out when it is loaded."""
-        programs = [served.program for served in map(self.lookup, workloads) if served.program]
-        target = self._here.target
-        if target is None or len(programs) < BUILT_AHEAD or interpreting():
-            return
-        with BuilderPool(min(jobs, len(programs))) as pool:
-            for future in [pool.submit(program, target.triton_target) for program in programs]:
-                future.result()
 
     def _warmed(self, workload: Workload, device: torch.device) -> Warmed:
         begun = time.perf_counter()
@@ -310,28 +300,13 @@ class Tuned:
 
     def summary(self) -> str:
         """Return what the log holds and what of it may be served here, a line each."""
-        catalog = self._catalog
-        lines = [
-            f"{self._source}: {_count(len(catalog.best), 'workload')} served "
-            f"on {self._here.gpu or 'a machine without a GPU'}",
-            f"{_count(catalog.trials, 'trial')}, {catalog.failed} failed, "
-            f"{sum(catalog.usable.values())} usable",
-        ]
-        lines += [f"{n} not served: {reason}" for reason, n in catalog.refusals().most_common()]
-        if self._packs.bytes:
-            lines.append(f"{self._packs.bytes} bytes hold copies of constant tensors")
-        lines += [f"line {d.line} is damaged: {d.reason}" for d in catalog.damage]
-        for record in sorted(catalog.best.values(), key=lambda record: record.workload.label):
-            sketch = record.schedule.get("sketch", "hand")
-            line = f"{record.workload.label}: {record.latency_us:.4g} us by {sketch}"
-            lines.append("  " + "".join(c if c.isprintable() else "?" for c in line))
-        return "\n".join(lines)
+        return summary(self._catalog, self._here.gpu, self._source, self._packs.bytes)
 
     def __repr__(self) -> str:
         census = {str(reason): n for reason, n in self._catalog.refusals().items()}
         census |= {"damaged": len(self._catalog.damage)} if self._catalog.damage else {}
         rest = "".join(f", {n} {reason}" for reason, n in census.items())
-        served = _count(len(self._catalog.best), "workload")
+        served = count(len(self._catalog.best), "workload")
         return f"<Tuned {self._source!r}: {served} served{rest}>"
 
     def _run(
@@ -460,7 +435,3 @@ def _serving_device() -> torch.device:
     if not interpreting() and not torch.cuda.is_available():
         raise WrongDevice("this machine has no GPU that torch can use: nothing can be made ready")
     return torch.device("cpu") if interpreting() else torch.device("cuda")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

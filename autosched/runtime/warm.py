@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autosched.spec import SpecError, from_data
+from measure.builder import BuilderPool
+from measure.compiler import interpreting
+from search_space.program import Program
+from search_space.target import Target
 from search_space.workload import Workload
+
+#: Programs from which on building them in processes of their own saves time.
+BUILT_AHEAD = 3
 
 
 @dataclass(frozen=True)
@@ -42,3 +49,13 @@ def stated(specs: Mapping[str, Mapping[str, Any]]) -> dict[str, Workload | str]:
         matches = workload.key == key
         found[key] = workload if matches else "its spec states another workload"
     return found
+
+
+def build_ahead(programs: Sequence[Program], target: Target, jobs: int) -> None:
+    """Fill Triton's cache on disk by ``jobs`` processes; what fails to build is found out when it
+    is loaded. A few programs are not worth the processes."""
+    if len(programs) < BUILT_AHEAD or interpreting():
+        return
+    with BuilderPool(min(jobs, len(programs))) as pool:
+        for future in [pool.submit(program, target.triton_target) for program in programs]:
+            future.result()
