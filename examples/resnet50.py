@@ -1,9 +1,9 @@
 """ResNet-50 in plain torch, with random weights (He et al., arXiv:1512.03385, table 1; the stride
 lies in the 3x3, as in torchvision).
 
-    autosched extract examples/resnet50.py:batch32 -o tasks.yaml
-    autosched tune tasks.yaml --budget-seconds 300 -o resnet50.jsonl
-    python -m autosched.bench.model_run examples/resnet50.py:batch32 --log resnet50.jsonl
+    autosched extract examples/resnet50.py:batch32 --fold -o tasks.yaml
+    autosched tune tasks.yaml --budget-seconds 500 -o resnet50.jsonl
+    python -m autosched.bench.model_run examples/resnet50.py:batch32 --fold --log resnet50.jsonl
 """
 
 from __future__ import annotations
@@ -18,23 +18,27 @@ def _conv(inner: int, outer: int, size: int, stride: int = 1) -> nn.Sequential:
     return nn.Sequential(conv, nn.BatchNorm2d(outer))
 
 
+def _cut(inner: int, outer: int, size: int, stride: int = 1) -> nn.Sequential:
+    """Return the same with what is below zero cut off."""
+    return _conv(inner, outer, size, stride).append(nn.ReLU())
+
+
 class Bottleneck(nn.Module):
     """1x1 to fewer channels, 3x3, 1x1 to four times as many, and what came in on top."""
 
     def __init__(self, inner: int, width: int, stride: int) -> None:
         super().__init__()
         outer = 4 * width
-        self.reduce = _conv(inner, width, 1)
-        self.spatial = _conv(width, width, 3, stride)
+        self.reduce = _cut(inner, width, 1)
+        self.spatial = _cut(width, width, 3, stride)
         self.expand = _conv(width, outer, 1)
         same = stride == 1 and inner == outer
         self.shortcut = nn.Identity() if same else _conv(inner, outer, 1, stride)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return [n, 4 width, h / stride, w / stride] of [n, inner, h, w]."""
-        y = torch.relu(self.reduce(x))
-        y = torch.relu(self.spatial(y))
-        return torch.relu(self.expand(y) + self.shortcut(x))
+        y = self.expand(self.spatial(self.reduce(x)))
+        return torch.relu(y + self.shortcut(x))
 
 
 class ResNet50(nn.Module):
@@ -42,7 +46,7 @@ class ResNet50(nn.Module):
 
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
-        self.stem = _conv(3, 64, 7, 2)
+        self.stem = _cut(3, 64, 7, 2)
         self.pool = nn.MaxPool2d(3, 2, 1)
         blocks: list[nn.Module] = []
         inner = 64
@@ -56,7 +60,7 @@ class ResNet50(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return scores [n, classes] of images [n, 3, h, w]."""
-        x = self.blocks(self.pool(torch.relu(self.stem(x))))
+        x = self.blocks(self.pool(self.stem(x)))
         return self.classifier(x.mean((2, 3)))
 
 

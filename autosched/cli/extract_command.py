@@ -9,6 +9,7 @@ import click
 from autosched.cli.output import Output, with_output
 from autosched.cli.wording import count
 from autosched.models.extract import NotRunnable, extract, load, to_yaml
+from autosched.models.fold import NotFoldable
 
 
 @click.command("extract", context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,16 +21,21 @@ from autosched.models.extract import NotRunnable, extract, load, to_yaml
     default=Path("tasks.yaml"),
     show_default=True,
 )
+@click.option(
+    "--fold",
+    is_flag=True,
+    help="Fold batch norms and activations into convolutions first, as accelerate(fold=True).",
+)
 @with_output
-def command(output: Output, place: str, out: Path) -> None:
+def command(output: Output, place: str, out: Path, fold: bool) -> None:
     """Run a model once and write its distinct products and convolutions.
 
     FUNCTION takes nothing and runs the model, or returns the model and its inputs. FILE.py is
     imported: it is your own code. 'autosched tune tasks.yaml' tunes what was written.
     """
     try:
-        extracted = extract(load(place))
-    except NotRunnable as error:
+        extracted = extract(load(place, fold=fold))
+    except (NotRunnable, NotFoldable) as error:
         raise click.UsageError(str(error)) from error
     if not extracted.found:
         raise click.UsageError(f"{place}: it ran, and no product or convolution that specs state")

@@ -1,8 +1,7 @@
-"""A model's layers served from a log. Knows how layers compute, and nothing of kernels.
+"""A model's layers served from a log. Knows nothing of kernels.
 
-A layer keeps its parameters, buffers, hooks and names: only its class changes, to one whose
-``forward`` goes through ``autosched.ops``. So ``state_dict`` is what it was, and ``restore`` gives
-every layer its class back.
+Layers change their class alone, so that ``state_dict`` is what it was, and ``restore`` gives every
+layer its class back. Only folding, where it is wished, changes parameters.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import torch
 from torch import nn
 
 from autosched import ops
+from autosched.models.fold import Folded
+from autosched.models.fold import fold as fold_layers
+from autosched.models.layers import give_back, kind, served_from, take
 from autosched.ops.serving import Decision, serving
 from autosched.runtime.tuned import Tuned
-
-#: The attribute of a layer that holds its log's handle.
-_HANDLE = "autosched_log"
 
 
 @dataclass(frozen=True)
@@ -43,19 +42,28 @@ class Accelerated:
     """What ``accelerate`` did, and how to undo it."""
 
     def __init__(
-        self, model: nn.Module, handle: int, layers: Sequence[Layer], replaced: Sequence[str]
+        self,
+        model: nn.Module,
+        handle: int,
+        layers: Sequence[Layer],
+        replaced: Sequence[str],
+        folded: Folded,
     ) -> None:
         self._model = model
         self._handle = handle
+        self._folded = folded
         self.layers = tuple(layers)
+        #: For each convolution that something was folded into, the names of that.
+        self.folded = dict(folded.taken)
         #: Names of the layers that go through the log.
         self.replaced = tuple(replaced)
 
     def restore(self) -> None:
-        """Give every layer its class back, and forget the log. May be called again."""
-        for _, module in _accelerated(self._model, self._handle):
-            _give_back(module)
-        ops.release(self._handle)
+        """Give every layer its class back, undo the folding, and forget the log.
+
+        May be called again.
+        """
+        _release(self._model, self._handle, self._folded)
 
     def __str__(self) -> str:
         served = sum(layer.source not in ("", "torch") for layer in self.layers)
@@ -67,6 +75,8 @@ def accelerate(
     model: nn.Module,
     log: Tuned | str | Path,
     example: Sequence[Any] | torch.Tensor | None = None,
+    *,
+    fold: bool = False,
 ) -> Accelerated:
     """Let the linear and convolution layers of ``model`` be served from ``log``, in place.
 
@@ -75,22 +85,40 @@ def accelerate(
     Without, every such layer looks when it is called, and is torch's where the log holds nothing.
     Only workloads that the log holds, or comes near, are taken from it, and those not where torch
     was measured faster. Layers with circular, reflecting or replicating padding are left alone, as
-    are subclasses of torch's layers. Raises NoLog where there is no such file.
+    are subclasses of torch's layers. ``fold`` folds batch norms and activations into convolutions
+    first, for a log of what ``extract --fold`` found. Raises NoLog where there is no such file,
+    NotFoldable where the model cannot be traced, and what the model raises; it is then as it was.
     """
     handle = ops.register(log)
-    replaced = [name for name, module in model.named_modules() if _take(module, handle)]
+    folded = Folded()
+    try:
+        if fold:
+            folded = fold_layers(model)
+        taken = [(name, module) for name, module in model.named_modules() if take(module, handle)]
+        layers = _listed(taken) if example is None else list(_tried(model, handle, example))
+    except BaseException:
+        _release(model, handle, folded)
+        raise
+    left = {layer.name for layer in layers if layer.source in ("", "torch")}
     if example is None:
-        layers = [
-            Layer(name, _kind(model.get_submodule(name)), "", "", "looked up when it is called")
-            for name in replaced
-        ]
-        return Accelerated(model, handle, layers, replaced)
-    layers = list(_tried(model, handle, example))
-    for layer in layers:
-        if layer.source in ("", "torch"):
-            _give_back(model.get_submodule(layer.name))
-            replaced.remove(layer.name)
-    return Accelerated(model, handle, layers, replaced)
+        left = set()
+    for name, module in taken:
+        if name in left:
+            give_back(module)
+    replaced = [name for name, _ in taken if name not in left]
+    return Accelerated(model, handle, layers, replaced, folded)
+
+
+def _release(model: nn.Module, handle: int, folded: Folded) -> None:
+    for _, module in served_from(model, handle):
+        give_back(module)
+    folded.restore()
+    ops.release(handle)
+
+
+def _listed(taken: Sequence[tuple[str, nn.Module]]) -> list[Layer]:
+    why = "looked up when it is called"
+    return [Layer(name, kind(module), "", "", why) for name, module in taken]
 
 
 def _tried(model: nn.Module, handle: int, example: Sequence[Any] | torch.Tensor) -> Iterator[Layer]:
@@ -106,7 +134,7 @@ def _tried(model: nn.Module, handle: int, example: Sequence[Any] | torch.Tensor)
     def keep(name: str, *_: Any) -> None:
         found[name] = held.last
 
-    for name, module in _accelerated(model, handle):
+    for name, module in served_from(model, handle):
         hooks.append(module.register_forward_pre_hook(forget))
         hooks.append(module.register_forward_hook(partial(keep, name)))
     inputs = (example,) if isinstance(example, torch.Tensor) else tuple(example)
@@ -116,91 +144,15 @@ def _tried(model: nn.Module, handle: int, example: Sequence[Any] | torch.Tensor)
     finally:
         for hook in hooks:
             hook.remove()
-    for name, module in _accelerated(model, handle):
-        yield _layer(name, _kind(module), found.get(name), ran=name in found)
+    for name, module in served_from(model, handle):
+        yield _layer(name, kind(module), found.get(name), ran=name in found)
 
 
-def _layer(name: str, kind: str, decision: Decision | None, *, ran: bool) -> Layer:
+def _layer(name: str, what: str, decision: Decision | None, *, ran: bool) -> Layer:
     if not ran:
-        return Layer(name, kind, "", "", "the example does not come here")
+        return Layer(name, what, "", "", "the example does not come here")
     if decision is None or decision.served is None:
-        return Layer(name, kind, "", "torch", "no kernel takes these tensors as they lie")
+        return Layer(name, what, "", "torch", "no kernel takes these tensors as they lie")
     served = decision.served
     source = served.source if decision.by_kernel else "torch"
-    return Layer(name, kind, served.workload.label, source, served.reason)
-
-
-def _accelerated(model: nn.Module, handle: int) -> Iterator[tuple[str, nn.Module]]:
-    for name, module in model.named_modules():
-        if getattr(module, _HANDLE, None) == handle:
-            yield name, module
-
-
-def _kind(module: nn.Module) -> str:
-    return type(module).__name__.removeprefix("Served")
-
-
-def _take(module: nn.Module, handle: int) -> bool:
-    served = _SERVED.get(type(module))
-    if served is None or getattr(module, "padding_mode", "zeros") != "zeros":
-        return False
-    module.__class__ = served
-    module.__dict__[_HANDLE] = handle
-    return True
-
-
-def _give_back(module: nn.Module) -> None:
-    module.__class__ = type(module).__mro__[1]
-    module.__dict__.pop(_HANDLE, None)
-
-
-class ServedLinear(nn.Linear):
-    """A linear layer through a log."""
-
-    autosched_log: int
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Compute as torch's layer does."""
-        return ops.linear(input, self.weight, self.bias, log=self.autosched_log)
-
-
-class ServedConv1d(nn.Conv1d):
-    """A convolution of one dimension through a log."""
-
-    autosched_log: int
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Compute as torch's layer does."""
-        return ops.conv1d(input, self.weight, self.bias, *_how(self), log=self.autosched_log)
-
-
-class ServedConv2d(nn.Conv2d):
-    """A convolution of two dimensions through a log."""
-
-    autosched_log: int
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Compute as torch's layer does."""
-        return ops.conv2d(input, self.weight, self.bias, *_how(self), log=self.autosched_log)
-
-
-class ServedConv3d(nn.Conv3d):
-    """A convolution of three dimensions through a log."""
-
-    autosched_log: int
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Compute as torch's layer does."""
-        return ops.conv3d(input, self.weight, self.bias, *_how(self), log=self.autosched_log)
-
-
-def _how(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> tuple[Any, ...]:
-    return layer.stride, layer.padding, layer.dilation, layer.groups
-
-
-_SERVED: dict[type[nn.Module], type[nn.Module]] = {
-    nn.Linear: ServedLinear,
-    nn.Conv1d: ServedConv1d,
-    nn.Conv2d: ServedConv2d,
-    nn.Conv3d: ServedConv3d,
-}
+    return Layer(name, what, served.workload.label, source, served.reason)

@@ -1,7 +1,8 @@
 """Which workloads a model is made of: runs it once and writes down its products and convolutions.
 
 What is seen are torch's own operators, below its layers and functions: mm, addmm, bmm, baddbmm and
-convolution, wherever they come from. Attention that torch computes in one kernel is left to it.
+convolution, wherever they come from, and those of ``autosched.ops`` with their activations.
+Attention that torch computes in one kernel is left to it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +22,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from autosched.models.fold import fold as fold_layers
 from autosched.ops import described
 from autosched.ops.described import Described
 from search_space.workload import Workload
@@ -52,11 +55,18 @@ class Extracted:
     left: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     on_gpu: bool = False
+    #: Seconds by torch's operators, views apart.
+    operators: dict[str, float] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
         """The share of the run's time that the workloads took."""
         return sum(f.seconds for f in self.found) / self.seconds if self.seconds else 0.0
+
+
+#: Cycles that the GPU waits before an operator that is timed, about 0.2 ms: the host then queues
+#: all of the operator before its first kernel begins, and its own time is in no measurement.
+_WAIT_CYCLES = 400_000
 
 
 class _Watch(TorchDispatchMode):
@@ -67,6 +77,7 @@ class _Watch(TorchDispatchMode):
         self.found: dict[str, Found] = {}
         self.left: dict[str, int] = {}
         self.seconds = 0.0
+        self.operators: dict[str, float] = {}
         self._timed = timed
 
     def __torch_dispatch__(
@@ -79,23 +90,37 @@ class _Watch(TorchDispatchMode):
             call = reader(*args, **(kwargs or {}))
             if call is None:
                 self.left[str(func)] = self.left.get(str(func), 0) + 1
-        begun = time.perf_counter()
-        if not self._timed:
-            result = func(*args, **(kwargs or {}))
-            seconds = time.perf_counter() - begun
-        else:
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-            start.record()
-            result = func(*args, **(kwargs or {}))
-            end.record()
-            end.synchronize()
-            seconds = start.elapsed_time(end) * 1e-3
+        result, seconds = self._run(partial(func, *args, **(kwargs or {})), func)
         self.seconds += seconds
+        if seconds:
+            name = str(func.overloadpacket)
+            self.operators[name] = self.operators.get(name, 0.0) + seconds
         if call is not None:
             kept = self.found.setdefault(call.workload.key, Found(call))
             kept.count += 1
             kept.seconds += seconds
         return result
+
+    def _run(self, run: Callable[[], Any], func: Any) -> tuple[Any, float]:
+        """Return what an operator gives and the seconds that it takes; a view takes none."""
+        if _is_view(func):
+            return run(), 0.0
+        if not self._timed:
+            begun = time.perf_counter()
+            return run(), time.perf_counter() - begun
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        torch.cuda._sleep(_WAIT_CYCLES)  # type: ignore[no-untyped-call]
+        start.record()
+        result = run()
+        end.record()
+        end.synchronize()
+        return result, start.elapsed_time(end) * 1e-3
+
+
+def _is_view(func: Any) -> bool:
+    """Say whether all that an operator returns lies in memory of its inputs, which it leaves."""
+    returns = func._schema.returns
+    return bool(returns) and all(r.alias_info and not r.alias_info.is_write for r in returns)
 
 
 def _mm(a: torch.Tensor, b: torch.Tensor) -> Described | None:
@@ -131,7 +156,49 @@ def _none(*_: Any, **__: Any) -> None:
     return None
 
 
+def _own_product(
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, activation: str | None, log: int
+) -> Described | None:
+    del log
+    return described.product(a, b, bias, activation)
+
+
+def _own_linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: str | None,
+    log: int,
+) -> Described | None:
+    del log
+    if weight.dim() != 2 or x.dim() < 2 or not x.is_contiguous():
+        return None
+    rows = x.view(-1, x.shape[-1])
+    return described.product(rows, weight.t(), bias, activation)
+
+
+def _own_convolution(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: str | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    padding_name: str,
+    dilation: Sequence[int],
+    groups: int,
+    log: int,
+) -> Described | None:
+    del log
+    pads = padding_name or padding
+    return described.convolution(x, weight, bias, stride, pads, dilation, groups, activation)
+
+
+_own = torch.ops.autosched
 _READERS: dict[Any, Callable[..., Described | None]] = {
+    _own.matmul.default: _own_product,
+    _own.linear.default: _own_linear,
+    _own.conv.default: _own_convolution,
     _aten.mm.default: _mm,
     _aten.bmm.default: _mm,
     _aten.addmm.default: _addmm,
@@ -152,15 +219,20 @@ def extract(call: Callable[[], Any], *, warm_up: bool = True) -> Extracted:
         with _Watch(timed=on_gpu) as watch:
             call()
     found = sorted(watch.found.values(), key=lambda f: (-f.seconds, f.described.workload.key))
-    return Extracted(tuple(found), watch.left, watch.seconds, on_gpu)
+    return Extracted(tuple(found), watch.left, watch.seconds, on_gpu, watch.operators)
 
 
-def load(place: str) -> Callable[[], Any]:
+def load(place: str, *, fold: bool = False) -> Callable[[], Any]:
     """Return what ``FILE.py:FUNCTION`` runs. The file is run: it is the user's own code.
 
     The function takes nothing. It runs the model itself; or it returns the model and its inputs,
-    ``(model, *inputs)``, and is called once. Raises NotRunnable.
+    ``(model, *inputs)``, and is called once. With ``fold`` it must return them, and the model runs
+    with norms and activations folded into convolutions. Raises NotRunnable, NotFoldable.
     """
+    if fold:
+        folded, given = model_of(place)
+        fold_layers(folded)
+        return lambda: folded(*given)
     function, made = _made(place)
     if isinstance(made, tuple) and made and callable(made[0]):
         model, *inputs = made

@@ -22,13 +22,14 @@ from autosched.runtime.plan import kind
 from measure.compiler import interpreting
 
 Tensor = torch.Tensor
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+#: How torch computes what operators may end in.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
 }
-_CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
+_CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 def matmul(
@@ -142,8 +143,8 @@ def _activated(
 ) -> Tensor:
     """Compute by ``direct`` where nothing but values is wanted, else by the operator, which torch
     can trace and differentiate; the activation is then torch's."""
-    if activation is not None and activation not in _ACTIVATIONS:
-        known = ", ".join(_ACTIVATIONS)
+    if activation is not None and activation not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
         raise ValueError(f"activation={activation!r} is not known; known: {known}")
     if _transformed():
         made = direct(*tensors, None, *how[:-1], -1)
@@ -155,7 +156,7 @@ def _activated(
         made = operator(*tensors, None, *how)
     else:
         return direct(*tensors, activation, *how)
-    return made if activation is None else _ACTIVATIONS[activation](made)
+    return made if activation is None else ACTIVATIONS[activation](made)
 
 
 def _plain(tensors: Sequence[Tensor | None]) -> bool:
@@ -192,7 +193,7 @@ def _matmul(a: Tensor, b: Tensor, bias: Tensor | None, activation: str | None, l
             return held.run(choice, a, b) if bias is None else held.run(choice, a, b, bias)
     made = torch.matmul(a, b)
     made = made if bias is None else made + bias
-    return made if activation is None else _ACTIVATIONS[activation](made)
+    return made if activation is None else ACTIVATIONS[activation](made)
 
 
 def _linear(
@@ -207,7 +208,7 @@ def _linear(
                 return held.run(choice, x, weight)
             return held.run(choice, x, weight, bias)
     made = F.linear(x, weight, bias)
-    return made if activation is None else _ACTIVATIONS[activation](made)
+    return made if activation is None else ACTIVATIONS[activation](made)
 
 
 def _described_linear(
@@ -241,7 +242,7 @@ def _convolution(
 ) -> Tensor:
     pads: Any = padding_name or list(padding)
     held = _served(log, x)
-    if held is not None:
+    if held is not None and x.dim() == len(stride) + 2:
         how = (*stride, *padding, padding_name, *dilation, groups)
         key = ("conv", kind(x), kind(weight), kind(bias), activation, _settings(x.dtype), how)
         call = (x, weight, bias, stride, pads, dilation, groups, activation)
@@ -250,9 +251,9 @@ def _convolution(
             if bias is None:
                 return held.run(choice, x, weight)
             return held.run(choice, x, weight, bias)
-    torchs = _CONVOLUTIONS[x.dim()]
+    torchs = _CONVOLUTIONS[len(stride)]
     made = torchs(x, weight, bias, list(stride), pads, list(dilation), groups)
-    return made if activation is None else _ACTIVATIONS[activation](made)
+    return made if activation is None else ACTIVATIONS[activation](made)
 
 
 def _settings(dtype: torch.dtype) -> tuple[bool, bool] | None:
@@ -294,7 +295,7 @@ def _fake_conv(
 ) -> Tensor:
     del activation, log
     pads: Any = padding_name or list(padding)
-    return _CONVOLUTIONS[x.dim()](x, weight, bias, list(stride), pads, list(dilation), groups)
+    return _CONVOLUTIONS[len(stride)](x, weight, bias, list(stride), pads, list(dilation), groups)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -159,3 +159,5 @@ def test_an_unknown_activation_is_named() -> None:
 def test_wrong_shapes_are_torchs_to_refuse() -> None:
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         ops.matmul(randn(2, 3), randn(2, 3))
+    with pytest.raises(RuntimeError, match=r"Expected 3D .* or 4D"):
+        ops.conv2d(randn(2, 3), W)
